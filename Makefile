@@ -1,0 +1,49 @@
+# make demo     set up, then train and ask a model of six tasks
+# make test     set up, then every check and test
+# make check    ruff and mypy only        make bench   the measurements        make clean   back to a fresh clone
+#
+# Needs Python 3.11 or newer, a shell and make. Everything goes into .venv, from requirements.lock.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -qq
+TORCH_CPU := https://download.pytorch.org/whl/cpu
+
+.DELETE_ON_ERROR:
+.PHONY: demo test check bench clean
+
+demo: $(INSTALLED)
+	@$(BIN)/onepass demo
+
+test: $(INSTALLED)
+	@start=$$(date +%s); \
+	$(MAKE) --no-print-directory check && $(BIN)/python -m pytest && \
+	echo "make test: all passed in $$(( $$(date +%s) - start )) seconds"
+
+check: $(INSTALLED)
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+
+bench: $(INSTALLED)
+	@for script in benchmarks/*.sh; do \
+	test -e "$$script" || { echo "There are no measurements in benchmarks/ yet."; exit 1; }; \
+	echo "$$script"; PATH="$(CURDIR)/$(BIN):$$PATH" sh "$$script" || exit 1; done
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(INSTALLED): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo \
+	"onepass needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1). Name another: make PYTHON=python3.12"; exit 1; }
+	@echo "Installing into $(VENV), once; this takes some minutes."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) install --no-deps -r requirements.lock
+	@# The torch that PyPI has for Linux does not start without the CUDA packages, several GB that --no-deps left out.
+	@$(BIN)/python -c 'import torch' 2>/dev/null || \
+	$(PIP) install --no-deps --force-reinstall --index-url $(TORCH_CPU) $$(grep '^torch==' requirements.lock)
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@

@@ -1,0 +1,183 @@
+"""Accuracy of methods on a suite, over seeds, against a model per task.
+
+A suite is a task file like any user's, with test files. Every run trains on train, keeps the checkpoint that is best on validation
+and is scored once on test. Runs are processes of their own, several side by side; each leaves one JSON line, and a run whose line is
+there already is not repeated.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from onepass.errors import ConfigError, OnepassError
+
+log = logging.getLogger(__name__)
+BOOTSTRAPS = 2000
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training: a suite, a method with its options, a seed."""
+
+    suite: str
+    method: str
+    """`readers`, or with options `readers:depth=1,tokens=1`"""
+    seed: int
+    overrides: tuple[str, ...] = ()
+
+    @property
+    def all_overrides(self) -> list[str]:
+        name, _, options = self.method.partition(":")
+        chosen = [f"method.{option}" for option in options.split(",") if option]
+        return [f"method.name={name}", *chosen, *self.overrides, f"train.seed={self.seed}"]
+
+    @property
+    def key(self) -> str:
+        return json.dumps([Path(self.suite).stem, self.method, self.seed, sorted(self.overrides)])
+
+
+def run_once(run: Run) -> dict[str, Any]:
+    """Train and test; the line that is kept of it."""
+    from onepass.tasks import read_task_file
+    from onepass.training import CHECKS, evaluate, train
+
+    file = read_task_file(run.suite, run.all_overrides, checks=CHECKS, require=("train", "test"))
+    model = train(file, progress=False)
+    best = [entry for entry in model.training_record["history"] if entry["best"]]
+    result = evaluate(model.to("cuda" if _has_gpu() else "cpu"), file)
+    return {
+        "key": run.key,
+        "suite": Path(run.suite).stem,
+        "method": run.method,
+        "seed": run.seed,
+        "overrides": list(run.overrides),
+        "average": result["average"],
+        "tasks": {name: scores["score"] for name, scores in result["tasks"].items()},
+        "validation": best[-1]["average"],
+        "seconds": model.training_record["seconds"],
+    }
+
+
+def _has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def run_all(runs: Sequence[Run], output: Path, jobs: int = 1, progress: bool = True) -> list[dict[str, Any]]:
+    """All runs, `jobs` at a time; returns their lines, old and new, in the order of the runs."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    done = {line["key"]: line for line in read_lines(output)}
+    waiting = [run for run in runs if run.key not in done]
+    running: list[tuple[Run, subprocess.Popen[str]]] = []
+    bar = tqdm(total=len(runs), initial=len(runs) - len(waiting), unit="run", disable=not progress)
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                running.append((waiting[0], _start(waiting.pop(0))))
+            time.sleep(0.2)
+            for entry in [entry for entry in running if entry[1].poll() is not None]:
+                running.remove(entry)
+                done[entry[0].key] = line = _finish(*entry)
+                with output.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(line) + "\n")
+                bar.set_postfix_str(f"{line['method']} seed {line['seed']}: {line['average']:.2f}")
+                bar.update()
+    finally:
+        for _, process in running:
+            process.kill()
+        bar.close()
+    return [done[run.key] for run in runs]
+
+
+def _start(run: Run) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "onepass.bench.accuracy", json.dumps(asdict(run))]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def _finish(run: Run, process: subprocess.Popen[str]) -> dict[str, Any]:
+    out, err = process.communicate()
+    if process.returncode:
+        raise OnepassError(f"{run.method}, seed {run.seed} failed:\n{err.strip()[-3000:]}")
+    line: dict[str, Any] = json.loads(out.splitlines()[-1])
+    return line
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines of earlier runs; a last line that a kill cut short is passed over."""
+    if path.exists():
+        for text in path.read_text(encoding="utf-8").splitlines():
+            try:
+                yield json.loads(text)
+            except ValueError:
+                log.warning("%s: a broken line is passed over", path)
+
+
+def summarise(lines: Sequence[dict[str, Any]], baseline: str = "single") -> dict[str, Any]:
+    """A row for each method: mean, median and spread over seeds, and the difference to the baseline."""
+    methods = list(dict.fromkeys(line["method"] for line in lines))
+    scores = {method: _scores(lines, method) for method in methods}
+    rows = []
+    for method in methods:
+        means = scores[method].mean(0)  # over seeds, by task
+        averages = scores[method].mean(1)  # over tasks, by seed
+        row: dict[str, Any] = {
+            "method": method,
+            "seeds": len(averages),
+            "mean": float(averages.mean()),
+            "median": float(np.median(averages)),
+            "std": float(averages.std(ddof=1)) if len(averages) > 1 else 0.0,
+            "tasks": dict(zip(_tasks(lines), means.tolist(), strict=True)),
+            "seconds": float(np.mean([line["seconds"] for line in lines if line["method"] == method])),
+        }
+        if baseline in scores and method != baseline:
+            difference = means - scores[baseline].mean(0)
+            row |= {
+                "difference": float(difference.mean()),
+                "interval": bootstrap(difference),
+                "at_or_above": int((difference >= 0).sum()),
+            }
+        rows.append(row)
+    return {"suite": lines[0]["suite"], "rows": rows}
+
+
+def bootstrap(differences: np.ndarray) -> list[float]:
+    """A 95 % interval of the mean difference, resampling tasks."""
+    draws = np.random.default_rng(0).choice(differences, (BOOTSTRAPS, len(differences)))
+    return [float(value) for value in np.percentile(draws.mean(1), [2.5, 97.5])]
+
+
+def _tasks(lines: Sequence[dict[str, Any]]) -> list[str]:
+    return list(lines[0]["tasks"])
+
+
+def _scores(lines: Sequence[dict[str, Any]], method: str) -> np.ndarray:
+    """(seeds, tasks)"""
+    return np.array([[line["tasks"][task] for task in _tasks(lines)] for line in lines if line["method"] == method])
+
+
+def plan(suite: str, methods: Sequence[str], seeds: int, overrides: Sequence[str]) -> list[Run]:
+    """The runs of a bench; seed by seed, so that a run cut short still compares all methods."""
+    if not methods or seeds < 1:
+        raise ConfigError("Give at least one method and one seed.")
+    return [Run(suite, method, seed, tuple(overrides)) for seed in range(seeds) for method in methods]
+
+
+if __name__ == "__main__":
+    specification = json.loads(sys.argv[1])
+    specification["overrides"] = tuple(specification["overrides"])
+    try:
+        print(json.dumps(run_once(Run(**specification))))
+    except OnepassError as error:
+        sys.exit(str(error))

@@ -1,0 +1,51 @@
+"""The commands, joined: onepass demo, init, check, train, evaluate, predict, info.
+
+What takes long to import (torch above all) is imported inside the commands, so that -h answers at once.
+"""
+
+from typing import Annotated
+
+import typer
+
+from onepass import __version__
+from onepass.cli.check import check
+from onepass.cli.demo import demo
+from onepass.cli.evaluate import evaluate
+from onepass.cli.guard import guarded
+from onepass.cli.info import info
+from onepass.cli.init import init
+from onepass.cli.predict import predict
+from onepass.cli.train import train
+
+app = typer.Typer(
+    name="onepass",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,  # guard.py answers for errors
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (demo, init, check, train, evaluate, predict, info):
+    app.command()(guarded(command))
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"onepass {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def onepass(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and leave.")
+    ] = False,
+) -> None:
+    """One text encoder, many tasks, one forward pass.
+
+    Start with: onepass demo
+    """
+
+
+def main() -> None:
+    """The entry point of the command onepass."""
+    app(prog_name="onepass")

@@ -1,0 +1,35 @@
+"""onepass check: what is wrong or odd about the data of a task file, before anything is trained."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from onepass.cli.console import say, write_json
+
+
+def check(
+    file: Annotated[Path, typer.Argument(help="The task file.", metavar="TASKS.YAML")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="Other values than the file's, as for train.", metavar="KEY=VALUE")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Check a task file and its data: labels, duplicates, leakage, imbalance.
+
+    Faults, which training would refuse, end with exit code 2; warnings alone with 0.
+    """
+    from onepass.data.check import check_data
+    from onepass.heads import make_kind
+    from onepass.tasks import read_task_file
+    from onepass.training import CHECKS
+
+    read = read_task_file(file, overrides or (), checks=CHECKS)
+    report = check_data(read, {name: make_kind(task) for name, task in read.tasks.items()})
+    if json:
+        write_json(report.to_dict())
+    else:
+        typer.echo("\n".join(report.lines()))
+    if report.faults:
+        say(f"{file} cannot be trained on as it is.")
+        raise typer.Exit(2)

@@ -1,0 +1,88 @@
+"""Where the commands write: results to stdout, everything else to stderr."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+
+
+def say(message: str) -> None:
+    """A message for the person at the keyboard."""
+    sys.stderr.write(message + "\n")
+    sys.stderr.flush()
+
+
+def show(*parts: RenderableType) -> None:
+    """Results on stdout: tables as wide as the terminal, text unbroken, so that commands can be pasted."""
+    console = results()
+    for part in parts:
+        console.print(part, markup=False, soft_wrap=isinstance(part, str))
+
+
+def results() -> Console:
+    from rich.console import Console
+
+    return Console(file=sys.stdout, highlight=False)
+
+
+def write_json(value: Any) -> None:
+    """A result for a program: one line of JSON on stdout."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, default=str) + "\n")
+
+
+def table(*columns: str, numbers: tuple[str, ...] = ()) -> Table:
+    """A table with these columns; those in `numbers` are set to the right."""
+    from rich import box
+    from rich.table import Table
+
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for column in columns:
+        made.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
+    return made
+
+
+def progress(quiet: bool = False) -> bool:
+    """Whether to show a progress bar: only to someone who looks at it."""
+    return not quiet and sys.stderr.isatty()
+
+
+def percent(value: float | None, digits: int = 1) -> str:
+    """A score in percent, or a dash.
+
+    >>> percent(89.96), percent(None)
+    ('90.0', '-')
+    """
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+class _Stderr(logging.StreamHandler):
+    """Writes to whatever sys.stderr is at the time, so that a progress bar and a test can stand in for it."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> Any:
+        return sys.stderr
+
+
+class _Words(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        return text if record.levelno < logging.WARNING else f"{record.levelname.lower()}: {text}"
+
+
+def listen(quiet: bool = False) -> None:
+    """Show what the library logs; only warnings with `quiet`."""
+    handler = _Stderr()
+    handler.setFormatter(_Words("%(message)s"))
+    logger = logging.getLogger("onepass")
+    logger.handlers[:] = [handler]
+    logger.setLevel(logging.WARNING if quiet else logging.INFO)
+    logger.propagate = False

@@ -1,0 +1,82 @@
+"""onepass info: what a model folder holds, read without its weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from onepass.cli.console import percent, show, table, write_json
+
+
+def info(
+    folder: Annotated[Path, typer.Argument(help="A model folder.", metavar="MODEL")],
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Show the tasks of a model, its encoder and its method."""
+    found = summary(folder)
+    if json:
+        write_json(found)
+        return
+    made = table("task", "kind", "labels", "rows", "validation", "weights", numbers=("rows", "validation", "weights"))
+    for task in found["tasks"]:
+        score = task["validation"]
+        made.add_row(
+            task["name"],
+            task["kind"],
+            _shortened(task["labels"]) or "a number",
+            f"{task['rows'].get('train', 0):,}",
+            f"{percent(score['score'])} {score['metric']}" if score else "-",
+            f"{task['parameters']:,}",
+        )
+    encoder, passes = found["encoder"], found["passes_per_text"]
+    show(
+        f"encoder  {encoder['family']}, {encoder['layers']} layers, {encoder['width']} wide, "
+        f"{encoder['max_length']} tokens, from {encoder['source']}",
+        f"method   {found['method']['name']} {found['method']['options'] or ''}".rstrip(),
+        f"passes   {passes} for all {len(found['tasks'])} tasks" if passes == 1 else f"passes   {passes}, one a task",
+        made,
+    )
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    """What `info --json` shows."""
+    from onepass.folder import read_config, read_tasks
+    from onepass.methods import METHODS
+
+    config, tasks = read_config(folder), read_tasks(folder)
+    encoder, method = config["encoder"], config["method"]
+    one_pass = method["name"] not in METHODS or METHODS[method["name"]].one_pass
+    return {
+        "folder": str(folder),
+        "format": config["format"],
+        "encoder": {
+            "source": encoder["source"],
+            "family": encoder["config"]["family"],
+            "layers": encoder["config"]["depth"],
+            "width": encoder["config"]["width"],
+            "max_length": encoder["max_length"],
+            "sha256": encoder["sha256"],
+        },
+        "method": method,
+        "passes_per_text": 1 if one_pass else len(tasks),
+        "tasks": [
+            {
+                "name": task["name"],
+                "kind": task["kind"],
+                "labels": task["labels"],
+                "text": task["text"],
+                "rows": task.get("rows", {}),
+                "validation": task.get("scores", {}).get("validation", {}),
+                "parameters": task["parameters"],
+                "version": task["version"],
+            }
+            for task in tasks
+        ],
+        "versions": config["versions"],
+    }
+
+
+def _shortened(labels: list[str], most: int = 6) -> str:
+    return ", ".join(labels[:most]) + (f", ... ({len(labels)})" if len(labels) > most else "")

@@ -1,0 +1,74 @@
+"""onepass train: from a task file to a model folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from onepass.cli.console import listen, percent, progress, say, table
+
+if TYPE_CHECKING:
+    from onepass.model import Model
+    from onepass.tasks import TaskFile
+
+
+def train(
+    file: Annotated[Path, typer.Argument(help="The task file.", metavar="TASKS.YAML")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The model folder to write.", metavar="FOLDER")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(help="Other values than the file's: train.epochs=1 method=mtop.", metavar="KEY=VALUE"),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the model in an existing output folder.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and errors.")] = False,
+) -> None:
+    """Train a model on the tasks of a task file.
+
+    onepass train tasks.yaml -o runs/news train.epochs=3
+    """
+    from onepass import training
+    from onepass.tasks import read_task_file
+
+    listen(quiet)
+    read = read_task_file(file, overrides or (), checks=training.CHECKS)
+    if not quiet:
+        say(described(read))
+    model = training.train(read, output, overwrite=force, progress=progress(quiet))
+    if not quiet:
+        show_scores(model)
+        say(f'The model is in {output}. Ask it: onepass predict {output} "some text"')
+
+
+def described(file: TaskFile) -> str:
+    """What is going to be trained, all options resolved."""
+    from onepass.training.options import train_options
+
+    options = {key: value for key, value in vars(train_options(file.train)).items() if not key.startswith("_")}
+    method = ", ".join([file.method.name, *(f"{key}={value}" for key, value in file.method.options.items())])
+    names = ", ".join(file.tasks)
+    return "\n".join(
+        [
+            f"encoder  {file.encoder}",
+            f"method   {method}",
+            f"tasks    {len(file.tasks)}: {names if len(names) < 200 else names[:197] + '...'}",
+            f"train    {' '.join(f'{key}={value}' for key, value in options.items())}",
+        ]
+    )
+
+
+def show_scores(model: Model) -> None:
+    """Each task's rows and validation score, on stderr."""
+    from rich.console import Console
+
+    made = table("task", "rows", "metric", "validation", numbers=("rows", "validation"))
+    for task, record in zip(model.tasks, model.records, strict=True):
+        score: dict[str, Any] = record.get("scores", {}).get("validation", {})
+        made.add_row(
+            task.name,
+            f"{record.get('rows', {}).get('train', 0):,}",
+            score.get("metric", "-"),
+            percent(score.get("score")),
+        )
+    Console(stderr=True, highlight=False).print(made)

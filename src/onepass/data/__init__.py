@@ -1,0 +1,1 @@
+"""Data: reading files, tokenised examples, batches and samplers."""

@@ -1,0 +1,117 @@
+"""Parquet, Arrow and Feather files, read batch by batch; values keep their types.
+
+pyarrow is imported when such a file is read: text files do without it.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from onepass.data.rows import Chunk, RowFaults, unique, wanted
+from onepass.errors import DataError
+from onepass.extras import advice
+
+# pyarrow's own errors are these or plain ArrowExceptions; MemoryError: a damaged length asks for terabytes
+_BUILT_IN = (OSError, ValueError, TypeError, LookupError, OverflowError, NotImplementedError, MemoryError)
+
+
+def parquet_names(path: Path) -> list[str]:
+    with _opened_parquet(path) as file:
+        return _names(path, file.schema_arrow)
+
+
+def parquet_chunks(path: Path, columns: Sequence[str] | None, size: int, faults: RowFaults) -> Iterator[Chunk]:
+    with _opened_parquet(path) as file:
+        names = wanted(path, columns, _names(path, file.schema_arrow))
+        yield from _chunks(path, file.iter_batches(batch_size=size, columns=names), names, size)
+
+
+def arrow_names(path: Path) -> list[str]:
+    with _opened_arrow(path) as reader:
+        return _names(path, reader.schema)
+
+
+def arrow_chunks(path: Path, columns: Sequence[str] | None, size: int, faults: RowFaults) -> Iterator[Chunk]:
+    names = wanted(path, columns, arrow_names(path))
+    with _opened_arrow(path, names) as reader:
+        is_stream = not hasattr(reader, "num_record_batches")
+        batches = reader if is_stream else map(reader.get_batch, range(reader.num_record_batches))
+        yield from _chunks(path, batches, names, size)
+
+
+def _names(path: Path, schema: Any) -> list[str]:
+    with _as_data_error(str(path)):  # a damaged name is not UTF-8
+        names = list(schema.names)
+    return unique(path, names)
+
+
+@contextmanager
+def _opened_parquet(path: Path) -> Iterator[Any]:
+    with _as_data_error(str(path)):
+        import pyarrow.parquet
+
+        file = pyarrow.parquet.ParquetFile(path)
+    with file:
+        yield file
+
+
+@contextmanager
+def _opened_arrow(path: Path, columns: Sequence[str] | None = None) -> Iterator[Any]:
+    """A reader of an Arrow file, or of an Arrow stream (what Hugging Face datasets keeps in its .arrow files)."""
+    with _as_data_error(str(path)):
+        import pyarrow
+
+        source = pyarrow.memory_map(str(path))
+    with source:
+        is_file = source.read(6) == b"ARROW1"
+        open_ipc = pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream
+        with _as_data_error(str(path)):
+            source.seek(0)
+            reader = open_ipc(source)
+            if columns is not None:  # the others are then not even decompressed
+                fields = [reader.schema.get_field_index(name) for name in columns]
+                source.seek(0)
+                reader = open_ipc(source, options=pyarrow.ipc.IpcReadOptions(included_fields=fields))
+        yield reader
+
+
+def _chunks(path: Path, batches: Iterable[Any], columns: Sequence[str], size: int) -> Iterator[Chunk]:
+    row = 1
+    left = iter(batches)
+    while True:
+        with _as_data_error(f"{path}, after row {row - 1}"):
+            batch = next(left, None)
+        if batch is None:
+            return
+        for start in range(0, batch.num_rows, size):
+            part = batch.slice(start, size)
+            yield Chunk(row, {name: _values(path, name, row, part.column(name)) for name in columns})
+            row += part.num_rows
+
+
+def _values(path: Path, name: str, first_row: int, column: Any) -> list[Any]:
+    try:
+        with _as_data_error(""):
+            column.validate(full=True)  # offsets of a damaged file may point outside of it
+            return list(column.to_pylist())
+    except DataError:
+        for row in range(len(column)):
+            with _as_data_error(f"{path}, row {first_row + row}, column {name!r}"):
+                column.slice(row, 1).validate(full=True)
+                column[row].as_py()
+        raise DataError(f"{path}, rows from {first_row}, column {name!r} cannot be read.") from None
+
+
+@contextmanager
+def _as_data_error(where: str) -> Iterator[None]:
+    """Makes what pyarrow raises a DataError: its own errors derive from these or from Exception alone."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise DataError(f"{where} cannot be read: {advice(error, 'Reading it') or error}") from None
+    except Exception as error:
+        if not isinstance(error, _BUILT_IN) and not type(error).__module__.startswith("pyarrow"):
+            raise
+        reason = str(error).strip().partition("\n")[0].rstrip(".")
+        raise DataError(f"{where} cannot be read: {reason}.") from error

@@ -1,0 +1,335 @@
+"""A first task file, guessed from data files; each guess is explained in a comment beside it.
+
+Only a sample of a file's rows is looked at. Nothing is settled here: the user reads the file, corrects it, and lets
+`onepass check` read all the data.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, count
+from pathlib import Path
+from typing import Any
+
+from onepass.data.columns import Column, sample_columns
+from onepass.data.files import FORMATS
+from onepass.data.findings import counted, enumerated, short
+from onepass.data.roles import Guess, guess_roles, is_general
+from onepass.errors import DataError, listed
+from onepass.tasks import spelling
+
+SPLITS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("validation", "valid", "val", "dev"), "validation"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
+_WORDS = "|".join(SPLITS)
+_SPLIT_LAST = re.compile(rf"(?:(?P<name>.+)[-_. ])?(?P<split>{_WORDS})(?:-\d+-of-\d+)?", re.IGNORECASE)
+_SPLIT_FIRST = re.compile(rf"(?P<split>{_WORDS})[-_. ](?P<name>.+)", re.IGNORECASE)
+_PLAIN = re.compile(r"(?!(?:null|true|false|yes|no|on|off|n|y)$)[a-z_./][a-z0-9_./-]*", re.IGNORECASE)
+
+
+@dataclass(eq=False)
+class Source:
+    """The files of one task, or of one wide table, by split, and the columns of each."""
+
+    name: str
+    files: dict[str, Path] = field(default_factory=dict)
+    columns: dict[str, list[Column]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def move(self, split: str, to: str) -> None:
+        self.files[to], self.columns[to] = self.files.pop(split), self.columns.pop(split)
+
+
+def guess_task_file(
+    paths: Sequence[str | Path],
+    *,
+    name: str | None = None,
+    base: str | Path | None = None,
+    kinds: Mapping[str, Any] | None = None,
+) -> str:
+    """The text of a commented task file for these data files, or for the data files in these folders.
+
+    name: of the task; where there are several it stands before their names.
+    base: the folder the task file will be in, the working folder by default; paths are written as seen from there.
+    kinds: the kinds that can be written, with their classes, whose `metrics` are offered.
+    """
+    folder = Path(base) if base is not None else Path.cwd()
+    sources = _with_shared_tests(_sources(_files(paths)))
+    guesses = [guess_roles(source.columns["train"]) for source in sources]
+    if not any(guesses):
+        raise DataError(_by_hand(sources, folder))
+    writer = _Writer(folder, kinds if kinds is not None else {"classification": None, "regression": None})
+    lines = _header(paths)
+    taken: set[str] = set()
+    for source, found in zip(sources, guesses, strict=True):
+        if not found:
+            columns = enumerated(column.name for column in source.columns["train"])
+            file = short(_seen_from(folder, source.files["train"]))
+            lines.append(f"  # {file}: no text or no label was found. Columns: {columns}.")
+        for guess in found:
+            task = _name(source, guess, name, alone=len(found) == 1, only=len(sources) == 1, taken=taken)
+            lines += writer.task(task, source, guess, first=not taken)
+            taken.add(task)
+        lines += [f"    # {note}" for note in source.notes + _left_over(source, found)]
+    lines += ["", "# train: {epochs: 5, batch_size: 32, max_length: 128, seed: 0}  # the defaults"]
+    return "\n".join(lines) + "\n"
+
+
+# ---- which files belong together
+
+
+def _files(paths: Sequence[str | Path]) -> list[Path]:
+    files: list[Path] = []
+    for path in map(Path, paths):
+        if path.is_dir():
+            inside = sorted([*path.glob("*"), *path.glob("*/*")])
+            found = [file for file in inside if file.suffix.lower() in FORMATS and file.is_file()]
+            if not found:
+                raise DataError(f"There is no data file in {path}. Files can be {', '.join(FORMATS)}.")
+            files += found
+        else:
+            files.append(path)
+    if not files:
+        raise DataError(f"No data file was given. Files can be {', '.join(FORMATS)}.")
+    return list(dict.fromkeys(files))
+
+
+def _sources(files: list[Path]) -> list[Source]:
+    """The files, with those that are splits of one another joined, and a sample of each."""
+    sources: dict[tuple[str, Path], Source] = {}
+    faults = []
+    for path in files:
+        name, split, folder = _parted(path, files)
+        source = sources.setdefault((name.casefold(), folder), Source(name))
+        if split in source.files and split:
+            source.notes.append(f"{short(path.name)} was left out: {short(source.files[split].name)} is its {split}.")
+            continue
+        if split in source.files:  # x.csv and x.jsonl
+            source = sources[path.name, folder] = Source(name)
+        source.files[split] = path
+        try:
+            source.columns[split] = sample_columns(path)
+        except DataError as error:
+            faults.append(str(error))
+    if faults:
+        raise DataError(listed(faults))
+    return list(sources.values())
+
+
+def _parted(path: Path, files: list[Path]) -> tuple[str, str, Path]:
+    """The name of what the file holds, its split or '', and the folder in which its other splits lie.
+
+    x-train.csv, train_x.csv, x/train.csv and train/x.csv are all the split 'train' of 'x'.
+    """
+    folder = path.absolute().parent
+    if match := _SPLIT_LAST.fullmatch(path.stem):
+        return match["name"] or folder.name or "task", SPLITS[match["split"].casefold()], folder
+    if match := _SPLIT_FIRST.fullmatch(path.stem):
+        # Beside test.csv, train_partial.csv is no file of a task 'partial'.
+        bare = any(file.absolute().parent == folder and file.stem.casefold() in SPLITS for file in files)
+        return folder.name if bare else match["name"], SPLITS[match["split"].casefold()], folder
+    if folder.name.casefold() in SPLITS:
+        return path.stem, SPLITS[folder.name.casefold()], folder.parent
+    return path.stem, "", folder
+
+
+def _with_shared_tests(sources: list[Source]) -> list[Source]:
+    """Gives each task a file to train on, and test files that are wide tables to the tasks they hold labels for."""
+    for source in sources:
+        if "" in source.files and "train" not in source.files:  # politics.csv beside politics-test.csv
+            source.move("", "train")
+    trained = [source for source in sources if "train" in source.files]
+    for source in sources:
+        if source in trained:
+            continue
+        readers = [other for other in trained if _reads(other, source)]
+        for other in readers:
+            other.files = {**source.files, **other.files}
+            other.columns = {**source.columns, **other.columns}
+        if not readers:
+            split = next(split for split in ("validation", "test") if split in source.files)
+            source.move(split, "train")
+            source.notes.append(f"No file for train was given; the one for {split} takes its place.")
+    return [source for source in sources if "train" in source.files]
+
+
+def _reads(source: Source, wide: Source) -> bool:
+    """Whether a wide table has the columns of one of the tasks, and they tell which task is meant."""
+    guesses = [guess for guess in guess_roles(source.columns["train"]) if not is_general(guess.label)]
+    return any(not _not_usable(columns, guess) for columns in wide.columns.values() for guess in guesses)
+
+
+# ---- how it is written
+
+
+def _header(paths: Sequence[str | Path]) -> list[str]:
+    files = enumerated((Path(path).name for path in paths), 5)
+    return [
+        f"# Guessed by `onepass init` from {files}. Correct what is wrong, then: onepass check FILE",
+        "# Paths are relative to this file. Lines that begin with # are optional.",
+        "",
+        "# encoder: embedded  # the default; or a hub name, or a folder with published weights",
+        "# method: readers  # the default; with options: {name: readers, depth: 2, tokens: 2}",
+        "",
+        "tasks:",
+    ]
+
+
+@dataclass
+class _Writer:
+    """Writes tasks as lines of a task file in a folder, with the kinds there are."""
+
+    folder: Path
+    kinds: Mapping[str, Any]
+
+    def task(self, name: str, source: Source, guess: Guess, *, first: bool) -> list[str]:
+        """The lines of one task; the first one also shows the options that are the same for all kinds."""
+        columns = [_quoted(column.name) for column in guess.text]
+        text = columns[0] if len(columns) == 1 else f"[{', '.join(columns)}]"
+        lines = [
+            f"{name}:",
+            *self._kind(guess),
+            f"  train: {_path(self.folder, source.files['train'])}",
+            *self._split("validation", source, guess),
+            *self._split("test", source, guess),
+            f"  text: {text}  # {guess.text_reason}",
+            f"  label: {_quoted(guess.label.name)}  # {guess.label_reason}",
+            *self._labels(guess),
+            *self._metric(guess),
+        ]
+        if first:
+            lines += [f"  # {line}" for line in _options(source)]
+        return [f"  {line}" for line in lines]
+
+    def _written_kind(self, guess: Guess) -> str:
+        return guess.kind if guess.kind in self.kinds else "classification"
+
+    def _kind(self, guess: Guess) -> list[str]:
+        if guess.kind in self.kinds:
+            return [f"  kind: {guess.kind}  # {guess.kind_reason}"]
+        return [
+            f"  # {guess.kind} would be the right kind: {guess.kind_reason}. This version does not have it,",
+            "  # so each different cell is taken for a label of its own.",
+            f"  kind: {self._written_kind(guess)}",
+        ]
+
+    def _split(self, split: str, source: Source, guess: Guess) -> list[str]:
+        if split not in source.files:
+            return []
+        line = f"{split}: {_path(self.folder, source.files[split])}"
+        problem = _not_usable(source.columns[split], guess)
+        return [f"  # {line}  # left out: {problem}" if problem else f"  {line}"]
+
+    def _labels(self, guess: Guess) -> list[str]:
+        label = guess.label
+        if guess.kind == "regression":
+            return []
+        counts = counted(dict(label.counts.most_common()), 12)
+        lines = [f"  # in {'all' if label.whole else 'a sample of'} {len(label.cells):,} rows: {counts}"]
+        if label.whole and label.distinct <= 20 and guess.kind == "classification":
+            labels = ", ".join(map(_quoted, sorted(label.counts, key=float if label.numbers else None)))
+            lines.append(f"  # labels: [{labels}]  # without it, those found in the file of train")
+        return lines
+
+    def _metric(self, guess: Guess) -> list[str]:
+        metrics = list(getattr(self.kinds.get(self._written_kind(guess)), "metrics", ()))
+        others = f"; or {', '.join(metrics[1:])}" if metrics[1:] else ""
+        return [f"  # metric: {metrics[0]}  # the default{others}"] if metrics else []
+
+
+def _options(source: Source) -> list[str]:
+    lines = []
+    if "validation" not in source.files:
+        lines.append("validation: 0.1  # the default: this share of train; or a file")
+    if "test" not in source.files:
+        lines.append("test: FILE  # what the trained model is measured on")
+    return [*lines, "weight: 1.0  # the default: factor of this task's loss"]
+
+
+def _not_usable(columns: list[Column], guess: Guess) -> str:
+    """Why the file of these columns cannot be used for a split, if so."""
+    by_name = {column.name: column for column in columns}
+    for column in (*guess.text, guess.label):
+        if column.name not in by_name:
+            return f"it has no column {short(column.name)!r}"
+    found = by_name[guess.label.name]
+    if not found.filled:
+        return f"its column {short(guess.label.name)!r} is blank"
+    if guess.kind == "classification" and not found.counts.keys() & guess.label.counts.keys():
+        return f"its labels are others, {counted(dict(found.counts.most_common()), 3)}"
+    return ""
+
+
+def _left_over(source: Source, found: list[Guess]) -> list[str]:
+    """Columns that may be of use too, for the user to know of."""
+    used = {column.name for guess in found for column in (*guess.text, guess.label)}
+    labels = [guess.label for guess in found]
+    left = [
+        column
+        for column in source.columns["train"]
+        if column.name not in used and not column.is_key and not any(column.same_as(label) for label in labels)
+    ]
+    texts = [column.name for column in left if column.is_text]
+    few = {column.name: column.distinct for column in left if column.has_few_values}
+    numbers = [column.name for column in left if column.numbers and not column.has_few_values and column.distinct > 1]
+    notes = []
+    if found and texts:
+        notes.append(f"Other columns of text: {enumerated(texts)}. Two can be read together: text: [ONE, OTHER]")
+    if found and few:
+        notes.append(f"Other columns of few values, which could be tasks: {counted(few, 10)}.")
+    if found and numbers:
+        notes.append(f"Other columns of numbers, which could be tasks: {enumerated(numbers)}.")
+    return notes
+
+
+def _name(source: Source, guess: Guess, name: str | None, *, alone: bool, only: bool, taken: set[str]) -> str:
+    """The file's name; in a wide table the column's, if it says more than 'label'; one that is not taken."""
+    column = "" if alone or is_general(guess.label) else guess.label.name
+    own = column or ("" if name and only else source.name)
+    first, longer = (spelling("_".join(filter(None, [name, *parts]))) for parts in ([own], [source.name, column]))
+    numbered = (f"{first[:60]}_{number}" for number in count(2))
+    return next(spelled for spelled in chain([first, longer], numbered) if spelled not in taken)
+
+
+def _by_hand(sources: list[Source], folder: Path) -> str:
+    found = []
+    for source in sources:
+        columns = enumerated((column.name for column in source.columns["train"]), 20)
+        found.append(f"{source.files['train']} has the columns {columns}.")
+    example = [
+        "tasks:",
+        f"  {spelling(sources[0].name)}:",
+        f"    train: {_path(folder, sources[0].files['train'])}",
+        "    text: THE COLUMN OF THE TEXT",
+        "    label: THE COLUMN OF THE LABEL",
+    ]
+    advice = "No column of text with one of labels beside it was found. Write the task file by hand:"
+    return "\n".join([*found, advice, "", *example])
+
+
+def _seen_from(folder: Path, path: Path) -> str:
+    return Path(os.path.relpath(path, folder)).as_posix()
+
+
+def _path(folder: Path, path: Path) -> str:
+    seen = _seen_from(folder, path)
+    # A task file reads hub:x and ~x as something else than a file of that name.
+    return _quoted(f"./{seen}" if seen.startswith(("hub:", "~")) else seen)
+
+
+def _quoted(text: str) -> str:
+    """A text as a YAML scalar that is read back as just that text."""
+    return text if _PLAIN.fullmatch(text) else '"' + "".join(_escaped(text)) + '"'
+
+
+def _escaped(text: str) -> Iterable[str]:
+    for character in text:
+        if character in '"\\':
+            yield "\\" + character
+        elif character.isprintable():
+            yield character
+        else:
+            yield f"\\U{ord(character):08x}"

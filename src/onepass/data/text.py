@@ -1,0 +1,264 @@
+"""Csv, tsv, jsonl and json files, which must be UTF-8.
+
+All but json are read line by line; a json file is one value and so is held in memory as a whole.
+"""
+
+import codecs
+import csv
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from onepass.data.rows import Chunk, RowFaults, unique, wanted
+from onepass.errors import DataError
+
+MAX_LINE = 2**24  # characters of a line or a field; bounds memory when a quote is never closed
+
+_ESCAPED_BYTE = re.compile("[\udc80-\udcff]")  # what surrogateescape makes of a byte that is not UTF-8
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+Row = tuple[int, int, Mapping[str, Any]]  # number, line, values
+
+
+def csv_names(path: Path) -> list[str]:
+    return _header(path, _csv_reader(path))[1]
+
+
+def csv_chunks(path: Path, columns: Sequence[str] | None, size: int, faults: RowFaults) -> Iterator[Chunk]:
+    reader = _csv_reader(path)
+    header, names = _header(path, reader)
+    if columns is not None and len(names) == 1 and names[0] not in columns and re.search("[,;|\t]", names[0]):
+        raise DataError(f"{path} has one column, {names[0]!r}. A .csv file needs commas between columns, a .tsv tabs.")
+    columns = wanted(path, columns, names)
+    yield from _chunked(_csv_rows(reader, header, columns, faults), columns, size)
+
+
+def _csv_reader(path: Path) -> Any:
+    # The limit is one for the whole process, so it is only ever raised.
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE))
+    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+    return csv.reader(_lines(path), delimiter=delimiter, strict=True)
+
+
+def _header(path: Path, reader: Any) -> tuple[list[str], list[str]]:
+    """All fields of the header, and the names among them: a column without one (often an index) cannot be asked for."""
+    try:
+        fields: list[str] = next((fields for fields in reader if fields), [])
+    except csv.Error as error:
+        raise DataError(f"{path}, line 1: the header: {_csv_problem(error)}") from None
+    header = [field.strip() for field in fields]
+    names = unique(path, [name for name in header if name])
+    if not names:
+        raise DataError(f"{path} has no header. The first line must name the columns.")
+    return header, names
+
+
+def _csv_rows(reader: Any, header: list[str], columns: Sequence[str], faults: RowFaults) -> Iterator[Row]:
+    picked = [(name, header.index(name)) for name in columns]
+    row = 0
+    while True:
+        line = reader.line_num + 1
+        try:
+            fields = next(reader, None)
+        except csv.Error as error:
+            # With a wrong quote it is open which of the later quotes begin a field and which end one.
+            faults.add(row + 1, f"{_csv_problem(error)} The rows after it were not read.", line)
+            return
+        if fields is None:
+            return
+        if not fields:  # a blank line
+            continue
+        row += 1
+        if len(fields) == len(header):
+            yield row, line, {name: fields[index] or None for name, index in picked}
+        else:
+            advice = " Text with a separator in it needs quotes." if len(fields) > len(header) else ""
+            found = f"{len(fields)} field{'s' if len(fields) > 1 else ''}"
+            faults.add(row, f"has {found}, the header has {len(header)}.{advice}", line)
+
+
+def _csv_problem(error: csv.Error) -> str:
+    if "unexpected end" in str(error) or "field limit" in str(error):
+        return "a quote is opened here and never closed."
+    return f"quotes are wrong ({error}). A quote inside a quoted field is written twice."
+
+
+def jsonl_names(path: Path) -> list[str]:
+    faults = RowFaults(path)
+    names = dict.fromkeys(name for _, _, values in _json_rows(path, faults) for name in values)
+    faults.check()
+    return list(names)
+
+
+def jsonl_chunks(path: Path, columns: Sequence[str] | None, size: int, faults: RowFaults) -> Iterator[Chunk]:
+    columns = jsonl_names(path) if columns is None else list(dict.fromkeys(columns))
+    seen: dict[str, None] = {}
+    yield from _chunked(_noted(_json_rows(path, faults), seen), columns, size)
+    # A column may begin in the last row (a table of several tasks, one after the other), so only now it can be missed.
+    if seen or not faults:
+        wanted(path, columns, list(seen))
+
+
+def _noted(rows: Iterable[Row], names: dict[str, None]) -> Iterator[Row]:
+    for row in rows:
+        names.update(dict.fromkeys(row[2]))
+        yield row
+
+
+def _json_rows(path: Path, faults: RowFaults) -> Iterator[Row]:
+    row = 0
+    for line, text in enumerate(_lines(path), 1):
+        if not text.strip():
+            continue
+        row += 1
+        try:
+            value = _json_value(text)
+        except ValueError as error:
+            faults.add(row, f"is not valid JSON ({getattr(error, 'msg', error)}).", line)
+            continue
+        if isinstance(value, dict):
+            yield row, line, value
+        else:
+            faults.add(row, f"a row must be a JSON object, this is a {_json_type(value)}.", line)
+    if row == 0:
+        raise DataError(f"{path} has no rows.")
+
+
+def json_names(path: Path) -> list[str]:
+    return list(_json_columns(path))
+
+
+def json_chunks(path: Path, columns: Sequence[str] | None, size: int, faults: RowFaults) -> Iterator[Chunk]:
+    table = _json_columns(path)
+    columns = wanted(path, columns, list(table))
+    for start in range(0, len(next(iter(table.values()))), size):
+        yield Chunk(start + 1, {name: table[name][start : start + size] for name in columns})
+
+
+def _json_columns(path: Path) -> dict[str, list[Any]]:
+    """The columns of a list of objects, or of an object of columns (each a list, or an object by row as of pandas)."""
+    try:
+        value = _json_value("".join(_lines(path, longest=-1)))
+    except json.JSONDecodeError as error:
+        advice = " Are these JSON lines? Then name the file .jsonl." if error.msg == "Extra data" else ""
+        raise DataError(f"{path}, line {error.lineno}: is not valid JSON ({error.msg}).{advice}") from None
+    except ValueError as error:
+        raise DataError(f"{path}: is not valid JSON ({error}).") from None
+    if isinstance(value, list):
+        faults = RowFaults(path)
+        for row, item in enumerate(value, 1):
+            if not isinstance(item, dict):
+                faults.add(row, f"a row must be a JSON object, this is a {_json_type(item)}.")
+        faults.check()
+        names = dict.fromkeys(name for item in value for name in item)
+        columns = {name: [item.get(name) for item in value] for name in names}
+    elif isinstance(value, dict) and all(isinstance(column, (list, dict)) for column in value.values()):
+        rows = {tuple(column) if isinstance(column, dict) else len(column) for column in value.values()}
+        if len(rows) > 1:
+            sizes = ", ".join(f"{name!r} {len(column)}" for name, column in value.items())
+            raise DataError(f"{path}: its columns do not have the same rows ({sizes}).")
+        columns = {name: list(c.values()) if isinstance(c, dict) else c for name, c in value.items()}
+    else:
+        raise DataError(f"{path} is a JSON {_json_type(value)}. Needed: a list of objects, or an object of lists.")
+    if not any(columns.values()):
+        raise DataError(f"{path} has no rows.")
+    return columns
+
+
+def _json_value(text: str) -> Any:
+    """A JSON value; half a surrogate pair, which is no character and cannot be written as UTF-8, becomes U+FFFD."""
+    try:
+        value = json.loads(text)
+        return _whole_characters(value) if "\\ud" in text or "\\uD" in text else value
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _whole_characters(value: Any) -> Any:
+    if isinstance(value, str):
+        return _SURROGATE.sub("\ufffd", value)
+    if isinstance(value, list):
+        return [_whole_characters(item) for item in value]
+    if isinstance(value, dict):
+        return {_whole_characters(key): _whole_characters(item) for key, item in value.items()}
+    return value
+
+
+def _json_type(value: Any) -> str:
+    names = {str: "string", list: "list", dict: "object", bool: "boolean", type(None): "null"}
+    return names.get(type(value), "number")
+
+
+def _chunked(rows: Iterable[Row], columns: Sequence[str], size: int) -> Iterator[Chunk]:
+    """Gathers rows into chunks; where one was left out, a new chunk begins."""
+    chunk, lines = Chunk(0, {}), [0] * 0
+    for row, line, values in rows:
+        if not lines or len(lines) == size or row != chunk.first_row + len(lines):
+            if lines:
+                yield chunk
+            lines = []
+            chunk = Chunk(row, {name: [] for name in columns}, lines)
+        lines.append(line)
+        for name, column in chunk.columns.items():
+            column.append(values.get(name))
+    if lines:
+        yield chunk
+
+
+def _lines(path: Path, longest: int | None = None) -> Iterator[str]:
+    """The lines of a file with their ends, or a DataError for the first that is no UTF-8 text or too long."""
+    longest = longest or MAX_LINE
+    with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        number = 0
+        while line := file.readline(longest):
+            number += 1
+            if not line.isascii() and (bad := _ESCAPED_BYTE.search(line)):
+                raise DataError(_not_utf8(path, number, ord(bad.group()) - 0xDC00))
+            if "\0" in line:
+                raise DataError(f"{path}, line {number}: there is a NUL byte. {_nul_advice(path)}")
+            if len(line) == longest and line[-1] not in "\r\n":
+                raise DataError(f"{path}, line {number}: longer than {longest:,} characters.")
+            yield line
+
+
+def _not_utf8(path: Path, line: int, byte: int) -> str:
+    with open(path, "rb") as file:
+        start = file.read(4)
+        if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            encoding = "UTF-32" if start == codecs.BOM_UTF32_LE else "UTF-16"
+            return f"{path} is {encoding}, not UTF-8. {_convert(path, encoding)}"
+    found = f"{path}, line {line}: byte {_valid_bytes(path)} of the file (0x{byte:02x}) is not UTF-8."
+    try:
+        character = bytes([byte]).decode("cp1252")
+    except UnicodeDecodeError:
+        return f"{found} Save the file as UTF-8."
+    return f"{found} If it should be {character!r}, the file is Windows-1252. {_convert(path, 'WINDOWS-1252')}"
+
+
+def _valid_bytes(path: Path) -> int:
+    """How many bytes of a file come before the first that is not UTF-8."""
+    valid, rest = 0, b""
+    with open(path, "rb") as file:
+        while block := file.read(2**20):
+            rest += block
+            try:
+                used = codecs.utf_8_decode(rest, "strict", False)[1]
+            except UnicodeDecodeError as error:
+                return valid + error.start
+            valid, rest = valid + used, rest[used:]
+    return valid
+
+
+def _nul_advice(path: Path) -> str:
+    with open(path, "rb") as file:
+        start = file.read(4096)
+    for encoding, halves in (("UTF-16LE", start[1::2]), ("UTF-16BE", start[::2])):
+        if halves.count(0) * 2 > len(halves):
+            return f"The file looks like {encoding}. {_convert(path, encoding)}"
+    return "The file is damaged, or not text."
+
+
+def _convert(path: Path, encoding: str) -> str:
+    return f"Convert it: iconv -f {encoding} -t UTF-8 {path.name} > utf8-{path.name}"

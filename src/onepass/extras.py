@@ -1,0 +1,21 @@
+"""The packages that a light installation leaves out, and what to type when one of them is needed."""
+
+EXTRAS = {
+    "train": ("accelerate", "huggingface_hub", "pyarrow", "safetensors", "scipy", "sklearn", "torch"),
+    "datasets": ("datasets",),
+    "serve": ("fastapi", "prometheus_client", "starlette", "uvicorn"),
+    "report": ("jinja2", "matplotlib"),
+}
+
+
+def advice(error: ModuleNotFoundError, what: str) -> str | None:
+    """What to install, if the module that was not found is one of an extra's.
+
+    >>> advice(ModuleNotFoundError("No module named 'torch'", name="torch"), "onepass.train")
+    "onepass.train needs extra packages: pip install 'onepass[train]'"
+    """
+    missing = (error.name or "").partition(".")[0]
+    for extra, modules in EXTRAS.items():
+        if missing in modules:
+            return f"{what} needs extra packages: pip install 'onepass[{extra}]'"
+    return None

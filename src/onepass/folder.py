@@ -1,0 +1,215 @@
+"""The model folder: config.json, the shared weights, a folder for each task, the manifest.
+
+A task folder and the encoder's fingerprint are all a task is. Only safetensors and JSON are read and written.
+"""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import tempfile
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from onepass.atomic import new_folder, read_json, verify, write_json
+from onepass.card import model_card
+from onepass.encoder.config import EncoderConfig
+from onepass.encoder.loading import build_encoder, fingerprint
+from onepass.encoder.tokenizer import Tokenizer
+from onepass.errors import EncoderError, FolderError
+from onepass.methods import make_method
+from onepass.model import Model
+from onepass.tasks import MethodChoice, Task
+
+FORMAT = 1
+
+
+def check_output(path: Path, *, overwrite: bool = False, needed: int = 0) -> None:
+    """Raise before any work is done if a model folder cannot be written here; `needed` bytes have to fit twice."""
+    if path.exists() and not overwrite:
+        raise FolderError(f"{path} exists already. Choose another output, or replace it with --force (overwrite=True).")
+    if path.exists() and not (path / "config.json").is_file() and (not path.is_dir() or any(path.iterdir())):
+        raise FolderError(f"{path} is no model folder and will not be replaced. Choose another output.")
+    parent = path.absolute().parent
+    while not parent.exists():
+        parent = parent.parent
+    if not parent.is_dir():
+        raise FolderError(f"{parent} is a file; no folder can be made in it. Choose another output.")
+    free = shutil.disk_usage(parent).free
+    if free < 2 * needed:
+        raise FolderError(
+            f"There is no space for the model: {parent} has {free / 1e6:,.0f} MB free, {2 * needed / 1e6:,.0f} MB are "
+            "needed. Free some, or choose another output."
+        )
+
+
+def size_of(model: nn.Module) -> int:
+    """Bytes of a model's weights."""
+    return sum(p.numel() * p.element_size() for p in model.parameters())
+
+
+def save_model(model: Model, path: Path, *, overwrite: bool = False) -> None:
+    """Write a model's folder, whole or not at all."""
+    check_output(path, overwrite=overwrite, needed=size_of(model))
+    with new_folder(path, overwrite=overwrite) as folder:
+        write_json(folder / "config.json", _config(model))
+        model.tokenizer.save(folder / "tokenizer.json")
+        save_file(_tensors(model.method.encoder), folder / "encoder.safetensors")
+        if shared := shared_weights(model):
+            save_file(shared, folder / "method.safetensors")
+        for number in range(len(model.tasks)):
+            save_task(model, number, folder / "tasks" / model.tasks[number].name)
+        (folder / "README.md").write_text(model_card(model), encoding="utf-8")
+
+
+def save_task(model: Model, number: int, folder: Path) -> None:
+    """Write one task's folder: what it is, and its own weights."""
+    folder.mkdir(parents=True)
+    weights = _tensors(model.method.tasks[number], "method.") | _tensors(model.heads[number], "head.")
+    save_file(weights, folder / "weights.safetensors")
+    task = model.tasks[number].model_dump(mode="json")
+    known = {"order": number, "version": 1, "parameters": sum(t.numel() for t in weights.values())}
+    write_json(folder / "task.json", task | known | model.records[number])
+
+
+def shared_weights(model: Model) -> dict[str, Tensor]:
+    """What a method shares between tasks beside the encoder."""
+    named = _tensors(model.method)
+    return {name: t for name, t in named.items() if not name.startswith(("encoder.", "tasks."))}
+
+
+def load_model(source: str | Path) -> Model:
+    """A model from its folder, or from a hub name, after checking every file against the manifest."""
+    folder = _find(source)
+    files = verify(folder)
+    config = read_config(folder)
+    try:
+        encoder = build_encoder(
+            EncoderConfig.from_dict(config["encoder"]["config"]), _load(folder / "encoder.safetensors")
+        )
+        tokenizer = Tokenizer.load(folder / "tokenizer.json", config["encoder"]["max_length"])
+        choice = MethodChoice(**config["method"])
+        method = make_method(choice.name, encoder, choice.options)
+        model = Model(method, tokenizer, choice, config["encoder"]["source"])
+        model.training_record = config.get("training", {})
+        if "method.safetensors" in files:
+            method.load_state_dict(_load(folder / "method.safetensors"), strict=False)
+        for name in task_order(folder, files):
+            load_task(model, folder / "tasks" / name)
+    except (KeyError, TypeError, EncoderError, RuntimeError, ValidationError) as error:
+        raise FolderError(f"{folder} is no model this version can read: {error}") from error
+    return model.eval()
+
+
+def load_task(model: Model, folder: Path) -> None:
+    """Add the task of a folder to a model."""
+    known = read_json(folder / "task.json")
+    task = Task(**{key: value for key, value in known.items() if key in Task.model_fields})
+    model.add(task)
+    model.records[-1] = {key: known[key] for key in ("rows", "data", "scores", "version") if key in known}
+    weights = _load(folder / "weights.safetensors")
+    for module, prefix in ((model.method.tasks[-1], "method."), (model.heads[-1], "head.")):
+        module.load_state_dict({k.removeprefix(prefix): t for k, t in weights.items() if k.startswith(prefix)})
+
+
+def task_order(folder: Path, files: list[str]) -> list[str]:
+    """The names of a folder's tasks, in the order in which they are numbered."""
+    names = [file.split("/")[1] for file in files if file.startswith("tasks/") and file.endswith("/task.json")]
+    return sorted(names, key=lambda name: (read_json(folder / "tasks" / name / "task.json")["order"], name))
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """config.json of a model folder."""
+    if not (folder / "config.json").is_file():
+        raise FolderError(
+            f"{folder} is no model folder: it has no config.json. Train one with: onepass train tasks.yaml -o {folder}"
+        )
+    config = read_json(folder / "config.json")
+    if not isinstance(config, dict) or not isinstance(config.get("format"), int):
+        raise FolderError(f"{folder / 'config.json'} does not name a format: this is no onepass model.")
+    if config["format"] > FORMAT:
+        raise FolderError(
+            f"{folder} was written by format {config['format']}; this version reads up to {FORMAT}. "
+            "Upgrade with: pip install -U onepass"
+        )
+    return config
+
+
+def read_tasks(folder: Path) -> list[dict[str, Any]]:
+    """The task.json of every task, in order, without loading weights."""
+    names = (
+        [entry.name for entry in (folder / "tasks").iterdir() if (entry / "task.json").is_file()]
+        if (folder / "tasks").is_dir()
+        else []
+    )
+    return sorted((read_json(folder / "tasks" / name / "task.json") for name in names), key=lambda task: task["order"])
+
+
+def upload_model(model: Model, repository: str, *, private: bool = False) -> str:
+    """Put a model's folder on the Hugging Face hub."""
+    from huggingface_hub import HfApi
+
+    api = HfApi()
+    with tempfile.TemporaryDirectory() as place:
+        save_model(model, Path(place) / "model")
+        address = api.create_repo(repository, private=private, exist_ok=True)
+        api.upload_folder(repo_id=repository, folder_path=Path(place) / "model")
+    return str(address)
+
+
+def _find(source: str | Path) -> Path:
+    folder = Path(source).expanduser()
+    if folder.is_dir():
+        return folder
+    name = str(source)
+    if folder.exists():
+        raise FolderError(f"{name} is a file. A model is a folder, as `onepass train -o` writes it.")
+    if isinstance(source, Path) or name.startswith((".", "/", "~")) or name.count("/") != 1:
+        raise FolderError(f"There is no model folder {name}. Train one with: onepass train tasks.yaml -o {name}")
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name))
+    except Exception as error:  # the hub's errors, its HTTP library's and the system's share no base
+        raise FolderError(
+            f"There is no model folder {name}, and the Hugging Face hub did not give one: {str(error).splitlines()[0]}"
+        ) from error
+
+
+def _config(model: Model) -> dict[str, Any]:
+    encoder = model.method.encoder
+    packages = ("torch", "tokenizers", "safetensors")
+    return {
+        "format": FORMAT,
+        "encoder": {
+            "source": model.source,
+            "config": encoder.config.to_dict(),
+            "sha256": fingerprint(encoder),
+            "max_length": model.tokenizer.max_length,
+        },
+        "method": model.choice.model_dump(),
+        "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}},
+        "training": model.training_record,
+    }
+
+
+def _tensors(module: nn.Module, prefix: str = "") -> dict[str, Tensor]:
+    return {prefix + name: t.detach().cpu().contiguous() for name, t in module.state_dict().items()}
+
+
+def _load(path: Path) -> dict[str, Tensor]:
+    try:
+        weights = load_file(path)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise FolderError(f"{path} is damaged: {error}") from error
+    for name, tensor in weights.items():
+        if not torch.isfinite(tensor).all():
+            raise FolderError(f"{path} is damaged: {name} holds numbers that are not finite.")
+    return weights

@@ -1,0 +1,36 @@
+"""The kinds of task, one file each."""
+
+import inspect
+
+from onepass.errors import unknown
+from onepass.heads.base import Kind
+from onepass.heads.classification import Classification
+from onepass.heads.regression import Regression
+from onepass.tasks import TASK_KEYS, Task, TaskFile
+
+KINDS: dict[str, type[Kind]] = {"classification": Classification, "regression": Regression}
+
+__all__ = ["KINDS", "Kind", "check_kinds", "make_kind"]
+
+
+def make_kind(task: Task) -> Kind:
+    """The kind of a task, with the task's options."""
+    return KINDS[task.kind](**task.options)
+
+
+def check_kinds(file: TaskFile) -> list[str]:
+    """Faults in the kinds, the metrics and the kinds' options of a task file."""
+    faults = []
+    for task in file.tasks.values():
+        where = f"Task {task.name!r}"
+        if task.kind not in KINDS:
+            faults.append(f"{where}: {unknown('kind', task.kind, KINDS)}")
+            continue
+        kind = KINDS[task.kind]
+        if task.metric is not None and task.metric not in kind.metrics:
+            faults.append(f"{where}: {unknown(f'metric of {task.kind} tasks', task.metric, kind.metrics)}")
+        options = inspect.signature(kind).parameters
+        faults += [
+            f"{where}: {unknown('key', key, [*TASK_KEYS, *options])}" for key in task.options if key not in options
+        ]
+    return faults

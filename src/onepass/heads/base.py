@@ -1,0 +1,107 @@
+"""What a kind of task is: how it reads rows, learns, answers and is scored.
+
+A kind knows nothing of encoders and methods. Losses and entropies use the methods of the tensors they are given and decoding
+works on numpy arrays, so nothing in this package imports torch: the torch-free engine decodes with the same code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from onepass.prediction import Prediction
+from onepass.tasks import Task
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Row = Mapping[str, Any]
+Metric = Callable[[np.ndarray, np.ndarray], float]
+
+
+def blank(value: Any) -> bool:
+    """Whether a cell holds nothing: None, NaN or only white space."""
+    return (
+        value is None or (isinstance(value, str) and not value.strip()) or (isinstance(value, float) and value != value)
+    )
+
+
+class Kind:
+    """How one kind of task reads its rows, learns from them, answers and is scored.
+
+    R rows, C outputs of the task. Options are the constructor's keyword arguments; an instance belongs to one task.
+    """
+
+    metrics: ClassVar[dict[str, Metric]] = {}
+    """Name of a metric -> a function of (answers, targets) to a number, higher is better; the first one is the default"""
+
+    # --- reading rows -------------------------------------------------------------------------------------------
+
+    def columns(self, task: Task) -> list[str]:
+        """The columns a file must have."""
+        return [*task.text, task.label]
+
+    def texts(self, task: Task, row: Row) -> tuple[str, ...] | None:
+        """The text or the texts of a row; None if one of them is blank."""
+        values = [row[column] for column in task.text]
+        return None if any(blank(value) for value in values) else tuple(str(value) for value in values)
+
+    def blank(self, task: Task, row: Row) -> bool:
+        """Whether the row says nothing about this task; such rows are passed over, so a wide table may have holes."""
+        return blank(row[task.label])
+
+    def labels_in(self, task: Task, row: Row) -> Iterable[str]:
+        """The labels that a row mentions."""
+        return ()
+
+    def target(self, row: Row, task: Task, labels: Sequence[str]) -> Any:
+        """What the row says, as a number or an array; ValueError, in words, if that cannot be."""
+        raise NotImplementedError
+
+    def faults(self, task: Task, targets: np.ndarray) -> list[str]:
+        """Why a task cannot be trained on these targets, if so."""
+        return []
+
+    def fit(self, task: Task, targets: np.ndarray) -> dict[str, Any]:
+        """What has to be known of the training targets later on; it is kept in `task.fitted`."""
+        return {}
+
+    # --- learning -----------------------------------------------------------------------------------------------
+
+    def outputs(self, task: Task) -> int:
+        """C, the number of logits."""
+        raise NotImplementedError
+
+    def loss_key(self) -> tuple[Any, ...]:
+        """Tasks of equal keys and equally many outputs share one call of `loss`."""
+        return (type(self).__name__,)
+
+    def scale_targets(self, task: Task, targets: np.ndarray) -> np.ndarray:
+        """The targets as the loss wants them."""
+        return targets
+
+    def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """The loss of each row, (R,)."""
+        raise NotImplementedError
+
+    def entropy(self, logits: Tensor) -> Tensor:
+        """How unsure the model is about each row, (R,), between 0 and 1."""
+        raise NotImplementedError
+
+    # --- answering ----------------------------------------------------------------------------------------------
+
+    def decode(self, task: Task, logits: np.ndarray) -> list[Prediction]:
+        """The answers that (R, C) logits stand for."""
+        raise NotImplementedError
+
+    def answers(self, task: Task, logits: np.ndarray) -> np.ndarray:
+        """The answers in the form of the targets, for the metrics."""
+        raise NotImplementedError
+
+    def score(self, task: Task, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+        """Every metric of the kind, in percent; the task's own metric first."""
+        answers = self.answers(task, logits)
+        names = [task.metric] if task.metric else []
+        return {name: 100.0 * self.metrics[name](answers, targets) for name in dict.fromkeys([*names, *self.metrics])}

@@ -1,0 +1,91 @@
+"""A number for a text or a pair of texts: STS-B."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onepass.heads.base import Kind, Row
+from onepass.prediction import Prediction
+from onepass.tasks import Task
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def correlation(answers: np.ndarray, targets: np.ndarray, statistic: str) -> float:
+    """Zero where one side does not vary: nothing was ordered, and NaN would poison every average."""
+    from scipy import stats
+
+    if len(answers) < 2 or np.ptp(answers) == 0 or np.ptp(targets) == 0:
+        return 0.0
+    return float(getattr(stats, statistic)(answers, targets).statistic)
+
+
+def spearman(answers: np.ndarray, targets: np.ndarray) -> float:
+    return correlation(answers, targets, "spearmanr")
+
+
+def pearson(answers: np.ndarray, targets: np.ndarray) -> float:
+    return correlation(answers, targets, "pearsonr")
+
+
+def r2(answers: np.ndarray, targets: np.ndarray) -> float:
+    """The share of the targets' variance that is explained; 0 is what the mean of the targets reaches."""
+    spread = float(((targets - targets.mean()) ** 2).sum())
+    return 1.0 - float(((answers - targets) ** 2).sum()) / spread if spread else 0.0
+
+
+class Regression(Kind):
+    """A number; squared error on standardised targets.
+
+    `standardise=False` learns the numbers as they are, as the papers do for STS-B. A range of thousands would then drown
+    every other task's loss.
+    """
+
+    metrics = {"spearman": spearman, "pearson": pearson, "r2": r2}
+
+    def __init__(self, *, standardise: bool = True):
+        self.standardise = standardise
+
+    def target(self, row: Row, task: Task, labels: Sequence[str]) -> float:
+        value = row[task.label]
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            raise ValueError(f"has {value!r} where a number is needed.") from None
+        if not np.isfinite(number):
+            raise ValueError(f"has {value!r} where a finite number is needed.")
+        return number
+
+    def faults(self, task: Task, targets: np.ndarray) -> list[str]:
+        if len(targets) and np.ptp(targets) > 0:
+            return []
+        found = f"all {targets[0]:g}" if len(targets) else "missing"
+        return [f"Task {task.name!r} needs different numbers to learn from; those of its training rows are {found}."]
+
+    def fit(self, task: Task, targets: np.ndarray) -> dict[str, Any]:
+        if not self.standardise:
+            return {"mean": 0.0, "spread": 1.0}
+        return {"mean": float(targets.mean()), "spread": float(targets.std()) or 1.0}
+
+    def outputs(self, task: Task) -> int:
+        return 1
+
+    def scale_targets(self, task: Task, targets: np.ndarray) -> np.ndarray:
+        return np.asarray((targets - task.fitted["mean"]) / task.fitted["spread"], dtype=np.float32)
+
+    def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
+        return (logits.float().squeeze(-1) - targets) ** 2
+
+    def entropy(self, logits: Tensor) -> Tensor:
+        # One output has no distribution to be unsure about; samplers that need one fall back on the task mean.
+        return logits.new_zeros(len(logits))
+
+    def decode(self, task: Task, logits: np.ndarray) -> list[Prediction]:
+        return [Prediction(float(value)) for value in self.answers(task, logits)]
+
+    def answers(self, task: Task, logits: np.ndarray) -> np.ndarray:
+        return np.asarray(logits[:, 0] * task.fitted["spread"] + task.fitted["mean"])

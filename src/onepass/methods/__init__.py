@@ -1,0 +1,71 @@
+"""The methods, one paper a file; this list is the only one."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any, Literal, get_args, get_origin
+
+from onepass.encoder.encoder import Encoder
+from onepass.errors import ConfigError, listed, unknown
+from onepass.methods.base import Method, Stage, States
+from onepass.methods.frozen import Frozen
+from onepass.methods.mtdnn import MTDNN
+from onepass.methods.mtop import MTOP
+from onepass.methods.readers import Readers
+from onepass.methods.single import Single
+from onepass.tasks import TaskFile
+
+METHODS: dict[str, type[Method]] = {
+    "readers": Readers,
+    "mtop": MTOP,
+    "mtdnn": MTDNN,
+    "frozen": Frozen,
+    "single": Single,
+}
+
+__all__ = ["METHODS", "Method", "Stage", "States", "check_method", "make_method"]
+
+
+def options_of(name: str) -> dict[str, inspect.Parameter]:
+    """A method's options: the keyword-only arguments of its constructor."""
+    signature = inspect.signature(METHODS[name], eval_str=True)
+    return {key: p for key, p in signature.parameters.items() if p.kind is p.KEYWORD_ONLY}
+
+
+def option_faults(name: str, options: Mapping[str, Any]) -> list[str]:
+    """What is wrong with a method's name or options; the constructor's signature is the schema."""
+    if name not in METHODS:
+        return [unknown("method", name, METHODS)]
+    known = options_of(name)
+    faults = []
+    for key, value in options.items():
+        if key not in known:
+            described = ", ".join(str(p) for p in known.values()) or "none"
+            faults.append(f"method {name!r}: {unknown('option', key, known)} Options: {described}.")
+        elif wanted := mismatch(value, known[key].annotation):
+            faults.append(f"method {name!r}: {key} is {value!r}; possible: {wanted}.")
+    return faults
+
+
+def mismatch(value: Any, annotation: Any) -> str | None:
+    """What was wanted, if the value is not of the annotated sort."""
+    if get_origin(annotation) is Literal:
+        return None if value in get_args(annotation) else ", ".join(map(str, get_args(annotation)))
+    if annotation is int:
+        return None if type(value) is int and value >= 0 else "a whole number from 0"
+    if annotation is float:
+        return None if type(value) in (int, float) else "a number"
+    if annotation is bool:
+        return None if type(value) is bool else "true or false"
+    return None
+
+
+def make_method(name: str, encoder: Encoder, options: Mapping[str, Any] | None = None) -> Method:
+    """A method around an encoder, by name."""
+    if faults := option_faults(name, options or {}):
+        raise ConfigError(listed(faults))
+    return METHODS[name](encoder, **(options or {}))
+
+
+def check_method(file: TaskFile) -> list[str]:
+    """Faults in a task file's method."""
+    return option_faults(file.method.name, file.method.options)

@@ -1,0 +1,135 @@
+"""What a method is, and the stages in which it wants to be trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from onepass.encoder.batch import Batch
+from onepass.encoder.encoder import Encoder
+from onepass.methods.asked import Asked
+
+if TYPE_CHECKING:
+    from onepass.data.examples import Examples
+    from onepass.encoder.tokenizer import Tokenizer
+
+
+@dataclass
+class States:
+    """What a method read: one vector per text and asked task, and token states for kinds that need them."""
+
+    vectors: Tensor  # (B, K, H)
+    tokens: Tensor | None = None
+
+
+@dataclass
+class Stage:
+    """One leg of a training: which tasks are learned, with which weights fixed.
+
+    A joint method has one stage; `single` has one per task; MTOP's ST initialisation puts a frozen stage before the joint one.
+    """
+
+    name: str = "train"
+    tasks: Sequence[int] | None = None
+    """The tasks of this stage; None: all of them"""
+    freeze_encoder: bool = False
+    forward: Callable[[Batch, Tensor], States] | None = None
+    """What to run in place of the method's own forward"""
+    finish: Callable[[Sequence[nn.Linear]], None] | None = None
+    """Called with the heads when the stage is over"""
+
+
+class Method(nn.Module):
+    """Turns a batch of texts into one vector per text and asked task.
+
+    B texts, T packed tokens, K tasks asked of each text, N tasks known, H width, L layers.
+    A task's own weights are one module in `tasks`, never rows of a common tensor: a task that is not in a batch then has no
+    gradient, and the optimiser does not touch it.
+    """
+
+    one_pass = True
+    """False: the encoder reads a text once per task"""
+    depends_on_tasks = False
+    """True: an answer changes when other tasks are added or removed"""
+
+    def __init__(self, encoder: Encoder):
+        super().__init__()
+        self.encoder = encoder
+        self.tasks = nn.ModuleList()
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.encoder.parameters()).device
+
+    def new_task(self) -> nn.Module:
+        """The weights of one more task, before they are initialised from its data."""
+        return nn.Module()
+
+    def add_task(self, tokenizer: Tokenizer, examples: Examples | None = None) -> None:
+        """Make room for one more task; `examples` are its training rows, for methods that start from them."""
+        self.tasks.append(self.new_task())
+
+    def forward(self, batch: Batch, asked: Tensor) -> States:
+        """The states for `asked` (B, K), the numbers of the tasks asked of each text; `asked` stays on the CPU."""
+        raise NotImplementedError
+
+    def stages(self) -> list[Stage]:
+        return [Stage()]
+
+    def token_parameters(self) -> Iterator[nn.Parameter]:
+        """Learned input tokens; they train at a rate of their own."""
+        return iter(())
+
+    def extra_loss(self) -> Tensor | float:
+        return 0.0
+
+    def limits(self, num_tasks: int, max_length: int) -> list[str]:
+        """Why so many tasks, or texts so long, cannot be served, if so."""
+        return []
+
+
+class Pooler(nn.Linear):
+    """The dense layer before a head, tanh(W x + b), with Glorot-uniform weights."""
+
+    def __init__(self, width: int):
+        super().__init__(width, width)
+
+    def reset_parameters(self) -> None:
+        nn.init.xavier_uniform_(self.weight)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(super().forward(x))
+
+
+class PooledTask(nn.Module):
+    """A task whose only weights beside its head are a pooler."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.pooler = Pooler(width)
+
+
+def pool_by_task(vectors: Tensor, tasks: nn.ModuleList, asked: Asked) -> Tensor:
+    """Each ask through its task's pooler: (B, K, H) -> (B, K, H)"""
+    poolers: list[nn.Linear] = [task.pooler for task in tasks]  # type: ignore[misc]
+    return torch.tanh(asked.apply(vectors, poolers))
+
+
+def first_tokens(x: Tensor, batch: Batch) -> Tensor:
+    """The [CLS] states of packed tokens: (T, H) -> (B, H)"""
+    return x[batch.layout.starts]
+
+
+def mean_tokens(x: Tensor, batch: Batch) -> Tensor:
+    """The mean state of each text: (T, H) -> (B, H)"""
+    sums = x.new_zeros(len(batch), x.shape[-1]).index_add(0, batch.layout.rows, x)
+    lengths = torch.tensor(batch.layout.lengths, dtype=x.dtype)
+    return sums / lengths.to(x.device, non_blocking=True).unsqueeze(-1)
+
+
+READOUTS: dict[str, Callable[[Tensor, Batch], Tensor]] = {"cls": first_tokens, "mean": mean_tokens}

@@ -1,0 +1,42 @@
+"""MT-DNN: one encoder for all tasks, a head per task.
+
+Liu et al. 2019, arXiv:1901.11504. MTOP's comparison shares the pooler between the tasks (`pooler: shared`, the default here);
+the released MT-DNN code gives each task its own (`pooler: task`).
+"""
+
+from typing import Literal
+
+from torch import Tensor, nn
+
+from onepass.encoder.batch import Batch
+from onepass.encoder.encoder import Encoder
+from onepass.methods.asked import Asked
+from onepass.methods.base import READOUTS, Method, PooledTask, Pooler, States, pool_by_task
+
+
+class MTDNN(Method):
+    """The text's own state for every task; only the heads differ."""
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        *,
+        pooler: Literal["shared", "task", "none"] = "shared",
+        readout: Literal["cls", "mean"] = "cls",
+    ):
+        super().__init__(encoder)
+        self.readout = READOUTS[readout]
+        self.pooler_of = pooler
+        self.pooler = Pooler(encoder.width) if pooler == "shared" else None
+
+    def new_task(self) -> nn.Module:
+        return PooledTask(self.encoder.width) if self.pooler_of == "task" else nn.Module()
+
+    def forward(self, batch: Batch, asked: Tensor) -> States:
+        text = self.readout(self.encoder(batch), batch)  # (B, H)
+        if self.pooler is not None:
+            text = self.pooler(text)
+        vectors = text.unsqueeze(1).expand(-1, asked.shape[1], -1)  # (B, K, H)
+        if self.pooler_of == "task":
+            vectors = pool_by_task(vectors, self.tasks, Asked(asked, vectors.device))
+        return States(vectors)

@@ -1,0 +1,128 @@
+"""Readers: tokens of each task's own that look at the text and are seen by nobody else.
+
+Ours; it keeps MTOP's idea (tokens per task, a conditional pooler, one pass) and changes who may look at whom. The text attends
+to the text only, as in the plain encoder. A task's readers attend to the text and to that task's own readers. So an answer does
+not depend on which other tasks exist or are asked; a row costs the same to train on whatever N is; and in the last layer nothing
+of the text is computed but its keys and values.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from onepass.encoder.batch import Batch, Layout
+from onepass.encoder.encoder import Encoder
+from onepass.errors import ConfigError
+from onepass.methods.asked import Asked
+from onepass.methods.base import Method, PooledTask, States, pool_by_task
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onepass.data.examples import Examples
+    from onepass.encoder.tokenizer import Tokenizer
+
+
+class ReaderTask(PooledTask):
+    """One task's reader tokens and pooler."""
+
+    def __init__(self, tokens: int, width: int):
+        super().__init__(width)
+        self.tokens = nn.Parameter(torch.empty(tokens, width))
+
+
+class Readers(Method):
+    """Each task's own tokens read the text in the top `depth` layers."""
+
+    def __init__(self, encoder: Encoder, *, depth: int = 2, tokens: int = 2, noise: float = 0.01):
+        super().__init__(encoder)
+        if not 1 <= depth <= encoder.depth or tokens < 1:
+            raise ConfigError(
+                f"method 'readers': depth is {depth} and tokens is {tokens}; possible: depth from 1 to {encoder.depth} "
+                "(the encoder's layers), tokens from 1."
+            )
+        self.depth = depth
+        self.num_tokens = tokens
+        self.noise = noise
+
+    def new_task(self) -> ReaderTask:
+        return ReaderTask(self.num_tokens, self.encoder.width)
+
+    @torch.no_grad()
+    def add_task(self, tokenizer: Tokenizer, examples: Examples | None = None) -> None:
+        """Readers start as the [CLS] input embedding with a little noise, so that they read like [CLS] at first."""
+        task = self.new_task()
+        first = torch.tensor(tokenizer.encode([("",)])[0].ids[:1], device=self.device)
+        zero = torch.zeros_like(first)
+        training = self.encoder.training
+        cls = self.encoder.eval().embed(self.encoder.words(first), zero, zero)  # (1, H)
+        self.encoder.train(training)
+        task.tokens.copy_(cls.cpu() + self.noise * torch.randn(task.tokens.shape))
+        self.tasks.append(task)
+
+    def token_parameters(self) -> Iterator[nn.Parameter]:
+        return (task.tokens for task in self.tasks)  # type: ignore[misc]
+
+    def forward(self, batch: Batch, asked: Tensor) -> States:
+        encoder, layout = self.encoder, batch.layout
+        x = encoder.embed(encoder.words(batch.ids), layout.positions, batch.types)
+        entry = encoder.depth - self.depth
+        for layer in encoder.layers[:entry]:
+            x = layer(x, layout)
+
+        asks = Asked(asked, x.device)
+        readers = asks.per_ask([self.tasks[task].tokens for task in asks.tasks]).to(x.dtype)  # (B, K, n, H)
+        for layer in encoder.layers[entry:-1]:
+            query, key, value = layer.project(x, layout)
+            readers = layer.feed_forward(
+                layer.merge(readers, read(layer.project(readers, None), key, value, layout, self.dropout))
+            )
+            x = layer.feed_forward(layer.merge(x, layer.attend(query, key, value, layout)))
+        # Nobody looks at the text after the last layer: its keys and values are all that is needed there.
+        last = encoder.layers[-1]
+        key, value = last.keys_values(x, layout)
+        readers = last.feed_forward(
+            last.merge(readers, read(last.project(readers, None), key, value, layout, self.dropout))
+        )
+        readers = encoder.finish(readers)
+        return States(pool_by_task(readers.mean(2), self.tasks, asks))
+
+    @property
+    def dropout(self) -> float:
+        return self.encoder.config.attention_dropout if self.training else 0.0
+
+
+def read(own: tuple[Tensor, Tensor, Tensor], key: Tensor, value: Tensor, layout: Layout, dropout: float) -> Tensor:
+    """What readers get from the text and from their own task's readers.
+
+    `own`: the readers' queries, keys and values, each (B, K, n, heads, d); `key`, `value`: the text's, (T, heads, d).
+    """
+    parts, rows = [], []
+    for group, text_key, text_value in zip(layout.groups, layout.pad(key), layout.pad(value), strict=True):
+        query, own_key, own_value = (part[group.rows].movedim(-2, 1) for part in own)  # (G, heads, K, n, d)
+        text_key, text_value = (
+            part.transpose(1, 2).unsqueeze(2) for part in (text_key, text_value)
+        )  # (G, heads, 1, M, d)
+        num_tasks, num_tokens = query.shape[2:4]
+        flat = query.flatten(2, 3).unsqueeze(2)  # all readers of a text share its keys: one product
+        on_text = (
+            (flat @ text_key.transpose(-1, -2)).squeeze(2).unflatten(2, (num_tasks, num_tokens))
+        )  # (G, heads, K, n, M)
+        if group.mask is not None:
+            on_text = on_text.masked_fill(~group.mask[:, None, None, None, :], float("-inf"))
+        on_own = query @ own_key.transpose(-1, -2)  # (G, heads, K, n, n)
+        weights = (torch.cat([on_text, on_own], -1).float() * query.shape[-1] ** -0.5).softmax(-1).to(query.dtype)
+        weights = F.dropout(weights, dropout) if dropout else weights
+        from_text = weights[..., : group.size].flatten(2, 3) @ text_value.squeeze(2)  # (G, heads, K * n, d)
+        got = from_text.unflatten(2, (num_tasks, num_tokens)) + weights[..., group.size :] @ own_value
+        parts.append(got.movedim(1, -2))  # (G, K, n, heads, d)
+        rows.append(group.rows)
+    if len(parts) == 1:
+        together, order = parts[0], rows[0]
+    else:
+        together, order = torch.cat(parts), torch.cat(rows)
+    return together[torch.argsort(order)]

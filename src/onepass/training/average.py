@@ -1,0 +1,47 @@
+"""A running mean of the weights over the last steps, which generalises better than the last step's weights.
+
+Polyak averaging with exponential forgetting; the mean is what is evaluated, kept and saved.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+
+class RunningMean:
+    """The exponential running mean of parameters. `decay` 0.99 remembers about the last 100 steps; 0: the last one only."""
+
+    def __init__(self, parameters: Sequence[nn.Parameter], decay: float):
+        self.parameters = [p for p in parameters if p.requires_grad]
+        self.decay = decay
+        self.means = [p.detach().clone() for p in self.parameters] if decay else []
+        self.steps = 0
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Take in the parameters that the step just changed; those of absent tasks stay as they are."""
+        if not self.decay:
+            return
+        self.steps += 1
+        # Early on the mean forgets faster, or it would hold on to the untrained weights.
+        share = 1.0 - min(self.decay, self.steps / (self.steps + 10.0))
+        changed = [i for i, p in enumerate(self.parameters) if p.grad is not None]
+        torch._foreach_lerp_([self.means[i] for i in changed], [self.parameters[i].detach() for i in changed], share)
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Within the block the model has the mean weights."""
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    @torch.no_grad()
+    def _swap(self) -> None:
+        for parameter, mean in zip(self.parameters, self.means, strict=bool(self.decay)):
+            held = parameter.detach().clone()
+            parameter.copy_(mean)
+            mean.copy_(held)

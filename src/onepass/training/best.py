@@ -1,0 +1,68 @@
+"""The best checkpoint of a training, over all tasks."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from onepass.tasks import Task
+
+Scores = Mapping[str, Mapping[str, Any]]
+
+
+def mean(scores: Scores, weights: Mapping[str, float]) -> float:
+    return sum(result["score"] for result in scores.values()) / len(scores)
+
+
+def worst(scores: Scores, weights: Mapping[str, float]) -> float:
+    return float(min(result["score"] for result in scores.values()))
+
+
+def weighted(scores: Scores, weights: Mapping[str, float]) -> float:
+    return sum(weights[name] * result["score"] for name, result in scores.items()) / sum(
+        weights[name] for name in scores
+    )
+
+
+CRITERIA: dict[str, Callable[[Scores, Mapping[str, float]], float]] = {
+    "mean": mean,
+    "worst": worst,
+    "weighted": weighted,
+}
+
+
+class Best:
+    """Keeps a copy of the weights that learn, from the evaluation with the highest score so far."""
+
+    def __init__(self, criterion: str, tasks: list[Task]):
+        self.criterion = CRITERIA[criterion]
+        self.weights = {task.name: task.weight for task in tasks}
+        self.score = float("-inf")
+        self.epoch = 0.0
+        self.since = 0
+        """Evaluations since the best one"""
+        self.kept: dict[str, Tensor] = {}
+
+    @torch.no_grad()
+    def offer(self, scores: Scores, model: nn.Module, epoch: float) -> bool:
+        """Keep the model if it scores better than all before; True if so."""
+        score = self.criterion(scores, self.weights)
+        if score <= self.score:
+            self.since += 1
+            return False
+        self.score, self.epoch, self.since = score, epoch, 0
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad:
+                if name in self.kept:
+                    self.kept[name].copy_(parameter)
+                else:
+                    self.kept[name] = parameter.detach().clone()
+        return True
+
+    @torch.no_grad()
+    def restore(self, model: nn.Module) -> None:
+        """Put the kept weights back."""
+        for name, parameter in model.named_parameters():
+            if name in self.kept:
+                parameter.copy_(self.kept[name])

@@ -1,0 +1,120 @@
+"""Scoring a model on labelled rows."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from onepass.data.examples import Examples, read_examples
+from onepass.data.examples import split as split_rows
+from onepass.data.stream import sorted_batches
+from onepass.encoder.batch import Batch
+from onepass.errors import ConfigError, DataError, listed, unknown
+from onepass.heads import check_kinds
+from onepass.model import Forward, Model
+from onepass.tasks import Task, TaskFile, read_task_file
+from onepass.training.sets import SPLIT_SEED, path_of
+
+log = logging.getLogger(__name__)
+EVALUATION_ROWS, EVALUATION_TOKENS = 512, 16384
+
+
+@torch.inference_mode()
+def all_logits(
+    model: Model, examples: Mapping[int, Examples], autocast: Any = None, method: Forward | None = None
+) -> dict[int, np.ndarray]:
+    """The logits of every row of each task (by number), each row asked its own task only."""
+    numbers = list(examples)
+    order = [(place, row) for place, task in enumerate(numbers) for row in range(len(examples[task]))]
+    lengths = [examples[task].lengths for task in numbers]
+    found = {
+        task: np.zeros((len(examples[task]), model.kinds[task].outputs(model.tasks[task])), np.float32)
+        for task in numbers
+    }
+    was_training = model.training
+    model.eval()
+    with autocast or nullcontext():
+        for pairs in sorted_batches(order, lengths, EVALUATION_ROWS, EVALUATION_TOKENS):
+            batch = Batch.of([examples[numbers[place]].sequence(row) for place, row in pairs])
+            asked = torch.tensor([[numbers[place]] for place, _ in pairs])
+            for group in model(batch.to(model.device), asked, method):
+                values = group.logits.float().cpu().numpy()
+                for ask, row_logits in zip(group.asks, values, strict=True):
+                    place, row = pairs[ask]
+                    found[numbers[place]][row] = row_logits
+    model.train(was_training)
+    return found
+
+
+def score_tasks(
+    model: Model, examples: Mapping[int, Examples], autocast: Any = None, method: Forward | None = None
+) -> dict[str, dict[str, Any]]:
+    """Every task's scores in percent, by task name, with its own metric as `score`."""
+    results = {}
+    for number, logits in all_logits(model, examples, autocast, method).items():
+        task, kind = model.tasks[number], model.kinds[number]
+        scores = kind.score(task, logits, examples[number].targets)
+        metric = next(iter(scores))
+        results[task.name] = {"metric": metric, "score": scores[metric], "rows": len(logits), **scores}
+    return results
+
+
+def average(results: Mapping[str, Mapping[str, Any]]) -> float:
+    """The mean of the tasks' own metrics."""
+    return float(np.mean([result["score"] for result in results.values()]))
+
+
+def evaluate(
+    model: Model, file: str | Path | TaskFile | None = None, *, split: str = "test", overrides: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Score a model on the files of a task file, or on those its tasks were trained from.
+
+    A task without a test file is scored on its validation rows; `split` of each result says which were used.
+    """
+    if split not in ("test", "validation"):
+        raise ConfigError(unknown("split", split, ("test", "validation")))
+    tasks = _tasks_of(model, file, overrides)
+    examples, used, faults = {}, {}, []
+    for number, task in enumerate(model.tasks):
+        if task.name not in tasks:
+            continue
+        given = tasks[task.name]
+        used[task.name] = "validation" if split == "validation" or given.test is None else "test"
+        try:
+            examples[number] = _rows(model, number, given, used[task.name])
+        except DataError as error:
+            faults.append(str(error))
+    if faults:
+        raise DataError(listed(faults))
+    results = score_tasks(model, examples)
+    return {
+        "average": average(results),
+        "tasks": {name: {**result, "split": used[name]} for name, result in results.items()},
+    }
+
+
+def _tasks_of(model: Model, file: str | Path | TaskFile | None, overrides: Sequence[str]) -> dict[str, Task]:
+    if file is None:
+        return {task.name: task for task in model.tasks}
+    if not isinstance(file, TaskFile):
+        file = read_task_file(file, overrides, checks=[check_kinds], require=())
+    strange = [name for name in file.tasks if name not in model.names]
+    if strange:
+        raise ConfigError(listed([unknown("task of this model", name, model.names) for name in strange]))
+    return file.tasks
+
+
+def _rows(model: Model, number: int, given: Task, split_name: str) -> Examples:
+    """The rows of a task's split, read with the labels the model knows."""
+    task, kind = model.tasks[number], model.kinds[number]
+    columns = given.model_copy(update={"labels": task.labels})
+    if split_name == "validation" and isinstance(given.validation, float):
+        train = read_examples(columns, path_of(given, "train"), kind, model.tokenizer, task.labels)
+        return split_rows(train, given.validation, SPLIT_SEED)[1]
+    return read_examples(columns, path_of(given, split_name), kind, model.tokenizer, task.labels)

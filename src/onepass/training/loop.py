@@ -1,0 +1,256 @@
+"""The training loop: one for all methods.
+
+Batches mix tasks freely; every row is asked its own task only. A task that is not in a batch has no gradient, so the optimiser
+does not touch it: no update, no momentum, no decay.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate import Accelerator, DistributedDataParallelKwargs
+from accelerate.utils import set_seed
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from onepass.data.stream import RowStream, token_batches
+from onepass.encoder.batch import Batch
+from onepass.encoder.loading import load_encoder
+from onepass.errors import ConfigError, TrainingError, listed
+from onepass.folder import check_output
+from onepass.heads import check_kinds
+from onepass.methods import Stage, States, check_method, make_method
+from onepass.model import Model
+from onepass.tasks import TaskFile, read_task_file
+from onepass.training.average import RunningMean
+from onepass.training.best import Best
+from onepass.training.evaluation import average, score_tasks
+from onepass.training.optimizer import make_optimizer, rate_at, set_rates
+from onepass.training.options import TrainOptions, check_train, sampler_of, train_options
+from onepass.training.sets import TaskSet, fingerprint, read_sets
+
+log = logging.getLogger(__name__)
+CHECKS = (check_method, check_kinds, check_train)
+MOST_SKIPPED_IN_A_ROW = 3
+
+
+def train(
+    file: str | Path | TaskFile,
+    output: str | Path | None = None,
+    *,
+    overrides: Sequence[str] = (),
+    overwrite: bool = False,
+    progress: bool = True,
+) -> Model:
+    """Train a model on the tasks of a task file, and write its folder if `output` is given.
+
+    All faults of the task file and of the data are raised at once, before anything is trained or written.
+    """
+    if not isinstance(file, TaskFile):
+        file = read_task_file(file, overrides, checks=CHECKS)
+    if output is not None:
+        check_output(Path(output), overwrite=overwrite)
+    options = train_options(file.train)
+    set_seed(options.seed)
+    encoder, tokenizer = load_encoder(file.encoder, max_length=options.max_length)
+    method = make_method(file.method.name, encoder, file.method.options)
+    if faults := method.limits(len(file.tasks), options.max_length):
+        raise ConfigError(listed(faults))
+    sets = read_sets(file, tokenizer)
+    model = Model(method, tokenizer, file.method, file.encoder, dropout=options.dropout)
+    for item in sets:
+        model.add(item.task, item.train)
+    Trainer(model, sets, options, progress).run()
+    if output is not None:
+        model.save(output, overwrite=overwrite)
+    return model
+
+
+class Losses(nn.Module):
+    """A model as a function from a batch to the losses of its asks; what is wrapped for several processes."""
+
+    def __init__(self, model: Model, forward: Callable[[Batch, Tensor], States] | None):
+        super().__init__()
+        self.model = model
+        self.method = forward
+
+    def forward(self, batch: Batch, asked: Tensor, targets: Sequence[Any]) -> Tensor:
+        return self.model.losses(batch, asked, targets, self.method)
+
+
+class Trainer:
+    """Trains a model on its tasks' rows, stage by stage as its method wants it."""
+
+    def __init__(self, model: Model, sets: Sequence[TaskSet], options: TrainOptions, progress: bool = True):
+        self.model, self.sets, self.options, self.progress = model, sets, options, progress
+        use_cpu = options.device == "cpu" or not torch.cuda.is_available()
+        if options.device not in ("auto", "cpu") and use_cpu:
+            raise ConfigError(f"train.device is {options.device!r}, but no GPU is visible here. Use auto or cpu.")
+        half = options.precision == "bf16" or (options.precision == "auto" and not use_cpu)
+        self.accelerator = Accelerator(
+            cpu=use_cpu,
+            mixed_precision="bf16" if half else "no",
+            kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)],
+        )
+        self.targets = [model.kinds[i].scale_targets(item.task, item.train.targets) for i, item in enumerate(sets)]
+        self.history: list[dict[str, Any]] = []
+        self.skipped = 0
+        self.tokens_per_s = 0.0
+
+    def run(self) -> None:
+        """Train all stages, leave the best weights in the model and what happened in `model.training_record`."""
+        start = time.perf_counter()
+        self.model.to(self.accelerator.device)
+        for stage in self.model.method.stages():
+            self.run_stage(stage)
+        for number, item in enumerate(self.sets):
+            rows = {"train": len(item.train), "validation": len(item.validation)}
+            self.model.records[number] |= {"rows": rows, "data": fingerprint(item.train)}
+        self.model.training_record = {
+            "options": {key: value for key, value in vars(self.options).items() if not key.startswith("_")},
+            "seconds": round(time.perf_counter() - start, 1),
+            "tokens_per_s": round(self.tokens_per_s),
+            "skipped_steps": self.skipped,
+            "history": self.history,
+        }
+        self.model.to("cpu").eval()
+
+    def run_stage(self, stage: Stage) -> None:
+        tasks = list(range(len(self.sets))) if stage.tasks is None else list(stage.tasks)
+        options, model, encoder = self.options, self.model, self.model.method.encoder
+        frozen = [p for p in encoder.parameters() if p.requires_grad] if stage.freeze_encoder else []
+        for parameter in frozen:
+            parameter.requires_grad_(False)
+        optimizer = make_optimizer(model.method, model.heads, options)
+        step, optimizer = self.accelerator.prepare(Losses(model, stage.forward), optimizer)
+        sampler = sampler_of(options.sampler)
+        sizes = [len(self.sets[task].train) for task in tasks]
+        lengths = [self.sets[task].train.lengths for task in tasks]
+        stream = RowStream(sizes, options.seed)
+        validation = {task: self.sets[task].validation for task in tasks if len(self.sets[task].validation)}
+        best = Best(options.select, [self.sets[task].task for task in tasks])
+        mean = RunningMean([p for group in optimizer.param_groups for p in group["params"]], options.average)
+        total = options.epochs * sum(sizes)
+        done, in_a_row, next_evaluation = 0, 0, options.evaluate_every
+        losses = TaskLosses(len(self.sets), self.accelerator.device)
+        share = (self.accelerator.process_index, self.accelerator.num_processes)
+        tokens, started = 0, time.perf_counter()
+
+        bar = tqdm(total=total, unit="row", desc=stage.name, disable=not self.progress, dynamic_ncols=True)
+        for epoch in range(options.epochs):
+            model.train()
+            order = stream.epoch_order(sampler.counts(sizes, epoch, options.epochs), epoch)
+            batches = list(token_batches(order, lengths, options.batch_size, options.batch_tokens))
+            for number, pairs in enumerate(batches):
+                done += len(pairs)
+                if number % share[1] == share[0]:  # every process takes its turn
+                    rows = [(tasks[place], row) for place, row in pairs]
+                    set_rates(optimizer, rate_at(done / total, options.warmup))
+                    ok = self.step(step, optimizer, rows, losses, mean)
+                    in_a_row = 0 if ok else in_a_row + 1
+                    if in_a_row == MOST_SKIPPED_IN_A_ROW:
+                        raise self.diverged(rows)
+                    tokens += sum(self.sets[task].train.length(row) for task, row in rows)
+                bar.update(len(pairs))
+                self.tokens_per_s = tokens / (time.perf_counter() - started)
+                if number % 10 == 0:
+                    bar.set_postfix_str(f"{self.tokens_per_s:,.0f} tokens/s", refresh=False)
+                if done >= next_evaluation * sum(sizes) or done == total:
+                    next_evaluation += options.evaluate_every
+                    with mean.in_place():
+                        self.evaluate(stage, done / sum(sizes), validation, best, losses, bar)
+                    if options.patience and best.since >= options.patience:
+                        break
+            if options.patience and best.since >= options.patience:
+                log.info("%s: stopped early, %d evaluations without a better one", stage.name, best.since)
+                break
+        bar.close()
+        best.restore(model)
+        for parameter in frozen:
+            parameter.requires_grad_(True)
+        if stage.finish is not None:
+            stage.finish(model.heads)  # type: ignore[arg-type]
+
+    def step(
+        self, losses_of: nn.Module, optimizer: Any, rows: list[tuple[int, int]], losses: TaskLosses, mean: RunningMean
+    ) -> bool:
+        """One update from (task, row) pairs; False if its gradient was not finite and it was left out."""
+        batch = Batch.of([self.sets[task].train.sequence(row) for task, row in rows]).to(self.accelerator.device)
+        asked = torch.tensor([[task] for task, _ in rows])
+        found = losses_of(batch, asked, [self.targets[task][row] for task, row in rows])  # (B,)
+        weights = torch.tensor([self.sets[task].task.weight for task, _ in rows]).to(found.device, non_blocking=True)
+        loss = (found * weights).mean() + self.model.method.extra_loss()
+        self.accelerator.backward(loss)
+        learning = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        norm = self.accelerator.clip_grad_norm_(learning, self.options.clip or float("inf"))
+        finite = bool(torch.isfinite(norm))
+        if finite:
+            optimizer.step()
+            mean.update()
+            losses.add([task for task, _ in rows], found.detach())
+        else:
+            self.skipped += 1
+            log.warning("a step with a non-finite gradient was left out (%d so far)", self.skipped)
+        optimizer.zero_grad(set_to_none=True)
+        return finite
+
+    def evaluate(
+        self, stage: Stage, epoch: float, validation: dict[int, Any], best: Best, losses: TaskLosses, bar: Any
+    ) -> None:
+        """Score the validation rows, keep the weights if they are the best so far, and say so."""
+        names = self.model.names
+        means = {names[task]: value for task, value in losses.take().items()}
+        if not validation:
+            return
+        scores = score_tasks(self.model, validation, self.accelerator.autocast(), stage.forward)
+        better = best.offer(scores, self.model, epoch)
+        record = {
+            "stage": stage.name,
+            "epoch": round(epoch, 2),
+            "average": average(scores),
+            "losses": means,
+            "scores": {name: result["score"] for name, result in scores.items()},
+            "best": better,
+        }
+        self.history.append(record)
+        if better:
+            for task in validation:
+                self.model.records[task]["scores"] = {"validation": scores[names[task]]}
+        worst = min(scores, key=lambda name: scores[name]["score"])
+        with bar.external_write_mode():
+            log.info(
+                "%s, epoch %.4g: mean %.1f, worst %.1f (%s), loss %.3f%s",
+                stage.name, epoch, record["average"], scores[worst]["score"], worst,
+                float(np.mean(list(means.values()))) if means else float("nan"), ", best so far" if better else "",
+            )  # fmt: skip
+
+    def diverged(self, rows: list[tuple[int, int]]) -> TrainingError:
+        where = ", ".join(f"{self.sets[t].task.name} row {self.sets[t].train.rows[r]}" for t, r in rows[:8])
+        return TrainingError(
+            f"{MOST_SKIPPED_IN_A_ROW} steps in a row had a gradient that is not finite; training stopped and nothing was "
+            f"written. The last batch held: {where}{', ...' if len(rows) > 8 else ''}. Try smaller rates "
+            "(train.encoder_rate, train.head_rate), or train.precision=fp32."
+        )
+
+
+class TaskLosses:
+    """Running mean losses by task, kept on the device so that no step waits for them."""
+
+    def __init__(self, num_tasks: int, device: torch.device):
+        self.sums = torch.zeros(2, num_tasks, device=device)  # losses, rows
+
+    def add(self, tasks: Sequence[int], losses: Tensor) -> None:
+        where = torch.tensor(tasks).to(losses.device, non_blocking=True)
+        self.sums.index_add_(1, where, torch.stack([losses.float(), torch.ones_like(losses, dtype=torch.float)]))
+
+    def take(self) -> dict[int, float]:
+        """The means since the last call, of tasks that had rows."""
+        sums, rows = self.sums.tolist()
+        self.sums.zero_()
+        return {task: sums[task] / rows[task] for task in range(len(rows)) if rows[task]}

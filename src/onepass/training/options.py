@@ -1,0 +1,100 @@
+"""The options of a training, as the `train:` part of a task file gives them."""
+
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, get_args, get_origin
+
+from onepass.data.samplers import make_sampler
+from onepass.errors import ConfigError, unknown
+from onepass.tasks import TaskFile
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """How to train. Every field can be set in the task file or as `key=value` on the command line."""
+
+    epochs: int = 5
+    """Passes over all tasks' rows together"""
+    batch_size: int = 32
+    """Rows of a step, of all tasks mixed"""
+    batch_tokens: int = 8192
+    """Tokens of a step at most; long texts make batches of fewer rows"""
+    encoder_rate: float = 5e-5
+    """Learning rate of the encoder"""
+    token_rate: float = 1e-3
+    """Learning rate of the tasks' own input tokens: readers, prompts"""
+    head_rate: float = 5e-4
+    """Learning rate of poolers, heads and what else a method adds"""
+    warmup: float = 0.1
+    """Share of the training over which the rates rise; then they fall to zero"""
+    weight_decay: float = 0.01
+    """Decay of weight matrices; norms and biases are left alone"""
+    clip: float = 1.0
+    """Largest norm of a step's gradient"""
+    average: float = 0.0
+    """Keep a running mean of the weights instead of the last ones; 0.99 is about the mean of 100 steps, 0: none"""
+    dropout: float = 0.1
+    """Dropout before the heads"""
+    max_length: int = 128
+    """Tokens of a text (or of a pair together) that are read"""
+    sampler: str | dict[str, Any] = "proportional"
+    """How an epoch is divided among tasks: proportional, uniform, square_root, annealed"""
+    select: Literal["mean", "worst", "weighted"] = "mean"
+    """Which validation score the kept checkpoint is best in: the tasks' mean, the worst task, or the mean by the tasks' weights"""
+    evaluate_every: float = 1.0
+    """Epochs between two evaluations on validation; parts of an epoch are possible"""
+    patience: int = 0
+    """Stop after so many evaluations without a better one; 0: never"""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """Numbers to compute in; auto is bf16 on a GPU and fp32 elsewhere"""
+    device: str = "auto"
+    """Where to train: auto, cpu, cuda"""
+    seed: int = 0
+    """Seed of everything that is drawn"""
+
+    _at_least: dict[str, float] = field(
+        default_factory=lambda: {"batch_size": 1, "batch_tokens": 1, "max_length": 8, "evaluate_every": 0.01},
+        repr=False,
+        compare=False,
+    )
+
+
+def train_options(values: dict[str, Any]) -> TrainOptions:
+    """The options from plain values that `check_train` found no fault in."""
+    return TrainOptions(**values)
+
+
+def check_train(file: TaskFile) -> list[str]:
+    """Faults in the `train:` part of a task file."""
+    known = {item.name: item for item in fields(TrainOptions) if not item.name.startswith("_")}
+    faults = []
+    for key, value in file.train.items():
+        if key not in known:
+            faults.append(f"train: {unknown('option', key, known)}")
+        elif wanted := _mismatch(key, value, known[key].type):
+            faults.append(f"train.{key} is {value!r}; possible: {wanted}.")
+    try:
+        sampler_of(file.train.get("sampler", "proportional"))
+    except ConfigError as error:
+        faults.append(f"train.sampler: {error}")
+    return faults
+
+
+def sampler_of(value: Any) -> Any:
+    """A sampler from its name, or from a mapping with `name` and options."""
+    options = (
+        {"name": value} if isinstance(value, str) else dict(value) if isinstance(value, dict) else {"name": repr(value)}
+    )
+    return make_sampler(options.pop("name", "proportional"), **options)
+
+
+def _mismatch(key: str, value: Any, kind: Any) -> str | None:
+    """What was wanted, if the value is not of the field's sort."""
+    if get_origin(kind) is Literal:
+        return None if value in get_args(kind) else ", ".join(map(str, get_args(kind)))
+    if kind not in (int, float):
+        return None
+    least = TrainOptions()._at_least.get(key, 0)
+    right = type(value) is int if kind is int else type(value) in (int, float)
+    if right and value >= least and value == value:
+        return None
+    return f"a {'whole number' if kind is int else 'number'} from {least:g}"

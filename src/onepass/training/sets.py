@@ -1,0 +1,89 @@
+"""The tokenised rows of all tasks of a task file."""
+
+import hashlib
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from onepass.data.examples import Examples, find_labels, read_examples, split
+from onepass.encoder.tokenizer import Tokenizer
+from onepass.errors import DataError, listed
+from onepass.heads import make_kind
+from onepass.tasks import Task, TaskFile
+
+log = logging.getLogger(__name__)
+SPLIT_SEED = 0  # not the run's seed: runs of several seeds are scored on the same validation rows
+
+
+@dataclass
+class TaskSet:
+    """A task whose labels are known, with its rows."""
+
+    task: Task
+    train: Examples
+    validation: Examples
+
+
+def read_sets(file: TaskFile, tokenizer: Tokenizer) -> list[TaskSet]:
+    """Read and tokenise every task's training and validation rows; the faults of all files are raised as one DataError."""
+    sets, faults = [], []
+    for task in file.tasks.values():
+        try:
+            sets.append(read_set(task, tokenizer))
+        except DataError as error:
+            faults.append(str(error))
+    if faults:
+        raise DataError(listed(list(dict.fromkeys(faults))))
+    return sets
+
+
+def read_set(task: Task, tokenizer: Tokenizer) -> TaskSet:
+    """One task's rows, and the task with its labels and what else its kind learns from the training rows."""
+    kind = make_kind(task)
+    source = path_of(task, "train")
+    task = task.model_copy(update={"labels": find_labels(task, source, kind)})
+    train = read_examples(task, source, kind, tokenizer, task.labels)
+    if isinstance(task.validation, float):
+        train, validation = split(train, task.validation, SPLIT_SEED)
+    else:
+        validation = read_examples(task, path_of(task, "validation"), kind, tokenizer, task.labels)
+    if faults := kind.faults(task, train.targets):
+        raise DataError(f"{source}: {listed(faults)}")
+    for name, rows in (("train", train), ("validation", validation)):
+        if rows.blank_rows:
+            log.warning(
+                "%s: %d rows of %s have a label but no text and are left out", task.name, len(rows.blank_rows), name
+            )
+        if rows.truncated:
+            log.info(
+                "%s: %d of %d texts of %s are cut to %d tokens",
+                task.name,
+                rows.truncated,
+                len(rows),
+                name,
+                tokenizer.max_length,
+            )
+    return TaskSet(task.model_copy(update={"fitted": kind.fit(task, train.targets)}), train, validation)
+
+
+def path_of(task: Task, split_name: str) -> Path:
+    """The file of a task's split."""
+    source = getattr(task, split_name)
+    if isinstance(source, Path):
+        return source
+    if isinstance(source, str) and not source.startswith("hub:"):
+        return Path(source)
+    raise DataError(
+        f"Task {task.name!r}: {split_name} is {source!r}, which this version cannot read. Give a data file."
+    )
+
+
+def fingerprint(examples: Examples) -> str:
+    """64 bits that change with the texts or the targets of the rows, whatever their order."""
+    targets = examples.targets.astype(np.float64).reshape(len(examples), -1) @ np.arange(
+        1.0, 1.0 + examples.targets[0].size
+    )
+    rows = np.sort(examples.hashes ^ np.ascontiguousarray(targets).view(np.uint64))
+    return hashlib.blake2b(rows.tobytes(), digest_size=8).hexdigest()

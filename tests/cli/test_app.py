@@ -1,0 +1,54 @@
+"""Help, version, usage errors: what answers without loading anything."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import onepass
+from onepass.cli.app import app
+
+COMMANDS = [command.callback.__name__ for command in app.registered_commands if command.callback]
+
+
+def test_all_commands_of_the_contract_are_there():
+    assert COMMANDS == ["demo", "init", "check", "train", "evaluate", "predict", "info"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_every_command_has_help(run, command, flag):
+    result = run(command, flag)
+    assert result.exit_code == 0
+    assert f"onepass {command}" in result.stdout
+
+
+def test_the_version_is_shown(run):
+    assert run("--version").stdout == f"onepass {onepass.__version__}\n"
+
+
+def test_no_command_shows_help(run):
+    assert "Usage" in run().output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["trian"], "Did you mean 'train'?"),
+        (["train", "tasks.yaml"], "Missing option"),
+        (["info", "--jsn", "x"], "No such option"),
+    ],
+)
+def test_usage_errors_exit_with_2(run, arguments, message):
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert result.stdout == ""
+
+
+def test_help_does_not_import_torch():
+    code = "import sys, onepass.cli.app; sys.exit(any(m in sys.modules for m in ('torch', 'numpy', 'pyarrow')))"
+    environment = os.environ | {"PYTHONPATH": str(Path(onepass.__file__).parents[1])}
+    assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0

@@ -1,0 +1,53 @@
+"""onepass check and onepass init: before anything is trained."""
+
+import json
+
+
+def test_good_data_have_no_faults(run, news):
+    result = run("check", news)
+    assert result.exit_code == 0, result.stderr
+    assert "topic (classification): train 24, validation 2" in result.stdout
+
+
+def test_warnings_do_not_fail(run, news):
+    found = json.loads(run("check", news, "--json").stdout)
+    assert found["faults"] == [] and found["warnings"]
+
+
+def test_faults_exit_with_2_and_are_on_stdout(run, news, tmp_path):
+    (tmp_path / "topic-validation.csv").write_text("text,topic\ngoal,sports\n")
+    result = run("check", news, "--json")
+    assert result.exit_code == 2
+    assert [fault["sort"] for fault in json.loads(result.stdout)["faults"]] == ["unknown label"]
+    assert "Traceback" not in result.stderr
+
+
+def test_init_writes_a_task_file_that_trains(run, news, tmp_path, encoder):
+    (tmp_path / "files").mkdir()
+    written = tmp_path / "files" / "guessed.yaml"
+    result = run("init", tmp_path / "topic.csv", tmp_path / "tone.csv", "-o", written)
+    assert result.exit_code == 0, result.stderr
+    checked = run("check", written)
+    assert checked.exit_code == 0, checked.output
+    trained = run("train", written, "-o", tmp_path / "out", "-q", f"encoder={encoder}", "epochs=1", "max_length=32")
+    assert trained.exit_code == 0, trained.stderr
+
+
+def test_init_does_not_write_over_a_task_file(run, news, tmp_path):
+    before = news.read_text()
+    result = run("init", tmp_path / "topic.csv", "-o", news)
+    assert result.exit_code == 2 and "exists already" in result.stderr
+    assert news.read_text() == before
+
+
+def test_init_can_write_to_stdout(run, news, tmp_path):
+    result = run("init", tmp_path / "topic.csv", "-o", "-")
+    assert result.exit_code == 0, result.stderr
+    assert "tasks:" in result.stdout
+
+
+def test_init_tells_what_is_wrong_with_a_file(run, tmp_path):
+    (tmp_path / "empty.csv").write_text("")
+    result = run("init", tmp_path / "empty.csv", "-o", tmp_path / "tasks.yaml")
+    assert result.exit_code == 2 and "empty" in result.stderr
+    assert not (tmp_path / "tasks.yaml").exists()

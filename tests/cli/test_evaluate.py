@@ -1,0 +1,56 @@
+"""onepass evaluate and onepass info: what is known about a model."""
+
+import json
+
+
+def test_scores_come_as_one_json_object(run, model):
+    result = run("evaluate", model, "--json")
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert list(found["tasks"]) == ["topic", "tone", "same"]
+    topic = found["tasks"]["topic"]
+    assert (topic["metric"], topic["rows"], topic["split"]) == ("accuracy", 2, "validation")
+    assert 0 <= topic["score"] <= 100
+
+
+def test_another_task_file_gives_other_rows(run, model, tmp_path):
+    (tmp_path / "test.csv").write_text("text,gold\ngoal,sport\nmatch,sport\nvote,politics\n")
+    (tmp_path / "test.yaml").write_text("tasks: {topic: {test: test.csv, text: text, label: gold}}")
+    found = json.loads(run("evaluate", model, tmp_path / "test.yaml", "--json").stdout)
+    assert {name: (task["rows"], task["split"]) for name, task in found["tasks"].items()} == {"topic": (3, "test")}
+
+
+def test_without_json_there_is_a_table(run, model):
+    result = run("evaluate", model)
+    assert "topic" in result.stdout and "accuracy" in result.stdout and "average" in result.stdout
+
+
+def test_an_unknown_split_is_told(run, model):
+    result = run("evaluate", model, "--split", "tests")
+    assert result.exit_code == 2 and "Did you mean 'test'?" in result.stderr
+
+
+def test_info_shows_tasks_method_and_passes(run, model):
+    result = run("info", model, "--json")
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert found["method"]["name"] == "readers"
+    assert found["passes_per_text"] == 1
+    assert [task["name"] for task in found["tasks"]] == ["topic", "tone", "same"]
+    topic = found["tasks"][0]
+    assert (topic["kind"], topic["labels"]) == ("classification", ["politics", "sport"])
+    assert topic["rows"] == {"train": 24, "validation": 2}
+    assert topic["validation"]["metric"] == "accuracy"
+    assert topic["parameters"] > 0
+
+
+def test_info_can_be_read(run, model):
+    result = run("info", model)
+    assert result.exit_code == 0, result.stderr
+    assert "bert, 2 layers, 16 wide" in result.stdout and "1 for all 3 tasks" in result.stdout
+
+
+def test_info_about_something_else_is_a_clear_error(run, tmp_path):
+    result = run("info", tmp_path)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "no model folder" in result.stderr

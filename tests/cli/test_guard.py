@@ -1,0 +1,88 @@
+"""Errors become messages and exit codes."""
+
+import errno
+import os
+import signal
+import subprocess
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from onepass.cli.guard import guarded
+from onepass.errors import DataError
+
+
+def outcome(error: BaseException):
+    app = typer.Typer(pretty_exceptions_enable=False)
+
+    def fail() -> None:
+        raise error
+
+    app.command()(guarded(fail))
+    return CliRunner().invoke(app, [])
+
+
+def test_a_users_fault_is_its_message_alone():
+    result = outcome(DataError("a.csv, row 17: no text."))
+    assert (result.exit_code, result.stderr, result.stdout) == (2, "a.csv, row 17: no text.\n", "")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device", "runs/news"),
+        RuntimeError("Error while serializing: I/O error: No space left on device (os error 28)"),
+    ],
+)
+def test_a_full_disk_has_a_message_that_says_what_became_of_the_files(error):
+    result = outcome(error)
+    assert result.exit_code == 2
+    assert "no space left on the disk" in result.stderr
+    assert "Nothing was changed" in result.stderr
+
+
+def test_other_refusals_of_the_system_name_the_file():
+    result = outcome(PermissionError(errno.EACCES, "Permission denied", "runs/news"))
+    assert (result.exit_code, result.stderr) == (2, "runs/news: Permission denied.\n")
+
+
+def test_a_missing_package_is_named_with_what_to_install():
+    result = outcome(ModuleNotFoundError("No module named 'torch'", name="torch"))
+    assert (result.exit_code, result.stderr) == (2, "onepass fail needs extra packages: pip install 'onepass[train]'\n")
+
+
+def test_ctrl_c_exits_with_130():
+    result = outcome(KeyboardInterrupt())
+    assert (result.exit_code, result.stderr) == (130, "Stopped.\n")
+
+
+def test_our_own_faults_exit_with_1_and_show_no_traceback():
+    result = outcome(ZeroDivisionError("division by zero"))
+    assert result.exit_code == 1
+    assert "ZeroDivisionError: division by zero" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_debug_shows_the_traceback(monkeypatch):
+    monkeypatch.setenv("ONEPASS_DEBUG", "1")
+    result = outcome(DataError("a.csv is empty."))
+    assert result.exit_code == 2
+    assert "Traceback" in result.stderr and result.stderr.endswith("a.csv is empty.\n")
+
+
+def test_a_reader_who_leaves_hears_nothing_more(process, model):
+    read, write = os.pipe()
+    os.close(read)
+    result = process("info", model, "--json", stdout=write, stderr=subprocess.PIPE, capture_output=False)
+    os.close(write)
+    assert (result.returncode, result.stderr) == (128 + signal.SIGPIPE, "")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_behind_stdout_is_told(process, model):
+    with open("/dev/full", "w") as full:
+        result = process("info", model, "--json", stdout=full, stderr=subprocess.PIPE, capture_output=False)
+    assert result.returncode == 2
+    assert result.stderr.startswith("There is no space left on the disk")
+    assert result.stderr.count("\n") == 1

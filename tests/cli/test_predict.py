@@ -1,0 +1,180 @@
+"""onepass predict: texts, pairs, stdin and files."""
+
+import csv
+import json
+import shutil
+
+import pyarrow.parquet as pq
+import pytest
+
+
+def test_a_text_gets_an_answer_for_every_task_on_single_texts(run, model):
+    result = run("predict", model, "late goal wins the match", "--json")
+    assert result.exit_code == 0, result.stderr
+    answer = json.loads(result.stdout)
+    assert list(answer) == ["text", "tasks", "truncated"]
+    assert list(answer["tasks"]) == ["topic", "tone"]
+    assert list(answer["tasks"]["topic"]["scores"]) == ["politics", "sport"]
+    assert sum(answer["tasks"]["topic"]["scores"].values()) == pytest.approx(1.0)
+    assert answer["tasks"]["tone"]["score"] is None
+
+
+def test_answers_come_in_the_order_of_the_texts(run, model):
+    texts = ["goal", "the senate vote is late", "match"]
+    result = run("predict", model, *texts, "--json", "--tasks", "topic")
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [line["text"] for line in lines] == texts
+    assert [list(line["tasks"]) for line in lines] == [["topic"]] * 3
+
+
+def test_without_json_the_answers_can_be_read(run, model):
+    result = run("predict", model, "late goal")
+    assert result.stdout.startswith("late goal\n  topic  ") and "%" in result.stdout
+
+
+def test_pairs_come_in_twos(run, model):
+    result = run("predict", model, "goal", "late goal", "goal", "vote", "--pair", "--json")
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [line["text"] for line in lines] == [["goal", "late goal"], ["goal", "vote"]]
+    assert [list(line["tasks"]) for line in lines] == [["same"], ["same"]]
+
+
+def test_stdin_is_read_line_by_line_without_blank_lines(run, model):
+    result = run("predict", model, "-", "--json", stdin="late goal\n\nsenate vote\r\n")
+    assert [json.loads(line)["text"] for line in result.stdout.splitlines()] == ["late goal", "senate vote"]
+
+
+def test_pairs_on_stdin_have_a_tab_between_them(run, model):
+    result = run("predict", model, "-", "--pair", "--json", stdin="goal\tlate goal\n")
+    assert json.loads(result.stdout)["text"] == ["goal", "late goal"]
+    result = run("predict", model, "-", "--pair", "--json", stdin="goal\n")
+    assert result.exit_code == 2 and "stdin, line 1" in result.stderr
+
+
+def test_stdin_that_is_not_utf8_is_told(run, model):
+    result = run("predict", model, "-", "--json", stdin=b"goal\ncaf\xe9\n")
+    assert result.exit_code == 2 and "stdin, line 2: byte 0xe9 is not UTF-8" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "Nothing to label"),
+        (["goal", "--tasks", "topics"], "Did you mean 'topic'?"),
+        (["goal", "--tasks", "same"], "cannot answer"),
+        (["goal", "--pair"], "in twos"),
+        (["goal", "--output", "x.csv"], "--input"),
+        (["goal", "--input", "x.csv"], "not both"),
+        (["--input", "x.csv"], "--output"),
+        (["--input", "nowhere.csv", "--json"], "There is no file nowhere.csv"),
+        (["--input", "x.csv", "--output", "x.xlsx"], ".parquet"),
+        (["--input", "x.csv", "--output", "nowhere/x.csv"], "There is no folder nowhere"),
+    ],
+)
+def test_wrong_questions_get_a_message_and_exit_2(run, model, arguments, message):
+    result = run("predict", model, *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+
+
+def test_a_damaged_model_is_refused(process, model, tmp_path):
+    damaged = tmp_path / "model"
+    shutil.copytree(model, damaged)
+    weights = damaged / "tasks" / "topic" / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x00\x01")
+    result = process("predict", damaged, "goal", "--json")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "tasks/topic/weights.safetensors was changed" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_missing_model_is_told(run, tmp_path):
+    result = run("predict", tmp_path / "nowhere", "goal")
+    assert result.exit_code == 2 and "There is no model folder" in result.stderr
+
+
+@pytest.fixture
+def mails(tmp_path):
+    path = tmp_path / "mails.csv"
+    path.write_text('id,text\n1,late goal\n2,\n3,"senate vote, ""why"" ?"\n')
+    return path
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet"])
+def test_a_file_comes_back_with_a_column_for_each_answer(run, model, mails, tmp_path, ending):
+    output = tmp_path / f"out.{ending}"
+    result = run("predict", model, "--input", mails, "--output", output, "--tasks", "topic,tone")
+    assert result.exit_code == 0, result.stderr
+    rows = read(output)
+    assert [list(row) for row in rows] == [["id", "text", "topic", "topic_score", "tone"]] * 3
+    assert [row["text"] or "" for row in rows] == ["late goal", "", 'senate vote, "why" ?']
+    assert [bool(row["topic"]) for row in rows] == [True, False, True]
+
+    alone = json.loads(run("predict", model, "late goal", "--json").stdout)["tasks"]
+    assert rows[0]["topic"] == alone["topic"]["label"]
+    assert float(rows[0]["topic_score"]) == pytest.approx(alone["topic"]["score"], abs=1e-6)
+    assert float(rows[0]["tone"]) == pytest.approx(alone["tone"]["label"], abs=1e-6)
+
+
+def read(path):
+    if path.suffix == ".parquet":
+        return pq.read_table(path).to_pylist()
+    text = path.read_text()
+    if path.suffix == ".jsonl":
+        return [json.loads(line) for line in text.splitlines()]
+    return list(csv.DictReader(text.splitlines(), delimiter="\t" if path.suffix == ".tsv" else ","))
+
+
+def test_pair_tasks_find_their_columns_in_a_file(run, model, tmp_path):
+    source = tmp_path / "pairs.jsonl"
+    source.write_text('{"first": "goal", "second": "late goal"}\n{"first": "goal", "second": "vote"}\n')
+    result = run("predict", model, "--input", source, "--output", tmp_path / "out.parquet", "--tasks", "same")
+    assert result.exit_code == 0, result.stderr
+    assert pq.read_table(tmp_path / "out.parquet").column_names == ["first", "second", "same", "same_score"]
+
+
+def test_another_column_can_hold_the_text(run, model, tmp_path):
+    source = tmp_path / "in.csv"
+    source.write_text("headline\nlate goal\n")
+    result = run("predict", model, "--input", source, "--output", tmp_path / "out.csv")
+    assert result.exit_code == 2
+    assert "no column 'text'" in result.stderr and "headline" in result.stderr and "--text" in result.stderr
+    result = run("predict", model, "--input", source, "--output", tmp_path / "out.csv", "--text", "headline")
+    assert result.exit_code == 0, result.stderr
+    assert list(read(tmp_path / "out.csv")[0]) == ["headline", "topic", "topic_score", "tone"]
+
+
+def test_columns_that_are_there_already_are_not_written_over(run, model, tmp_path):
+    source = tmp_path / "in.csv"
+    source.write_text("text,topic\nlate goal,sport\n")
+    arguments = ["predict", model, "--input", source, "--output", tmp_path / "out.csv", "--text", "text"]
+    result = run(*arguments)
+    assert result.exit_code == 2 and "topic" in result.stderr and "--prefix" in result.stderr
+    assert run(*arguments, "--prefix", "predicted_").exit_code == 0
+    assert list(read(tmp_path / "out.csv")[0])[:3] == ["text", "topic", "predicted_topic"]
+
+
+def test_an_existing_output_is_replaced_only_by_force(run, model, mails, tmp_path):
+    output = tmp_path / "out.csv"
+    output.write_text("mine")
+    arguments = ["predict", model, "--input", mails, "--output", output, "--text", "text"]
+    result = run(*arguments)
+    assert result.exit_code == 2 and "exists already" in result.stderr
+    assert output.read_text() == "mine"
+    assert run(*arguments, "--force").exit_code == 0
+    assert output.read_text().startswith("id,text,topic,")
+
+
+def test_a_bad_row_leaves_no_output(run, model, tmp_path):
+    source = tmp_path / "in.csv"
+    source.write_text("id,text\n1,goal\n2,goal,match,vote\n")
+    result = run("predict", model, "--input", source, "--output", tmp_path / "out.csv", "--text", "text")
+    assert result.exit_code == 2 and "row 2" in result.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv"]
+
+
+def test_a_file_can_be_labelled_to_stdout(run, model, mails):
+    result = run("predict", model, "--input", mails, "--json", "--text", "text")
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [line["text"] for line in lines] == ["late goal", 'senate vote, "why" ?']
+    assert list(lines[0]["tasks"]) == ["topic", "tone"]

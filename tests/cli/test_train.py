@@ -1,0 +1,119 @@
+"""onepass train: what it writes, and every wrong thing a user may own or type."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Change = Callable[[Path], object]
+
+
+def replace(name: str, old: str, new: str) -> Change:
+    def change(folder: Path) -> None:
+        text = (folder / name).read_text()
+        assert old in text
+        (folder / name).write_text(text.replace(old, new))
+
+    return change
+
+
+def write(name: str, content: bytes) -> Change:
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+WRONG: dict[str, tuple[Change, list[str]]] = {
+    "a missing column": (
+        replace("tasks.yaml", "label: topic", "label: topics"),
+        ["topic.csv", "'topics'", "Did you mean 'topic'?"],
+    ),
+    "an unknown label in validation": (
+        replace("topic-validation.csv", ",sport", ",sports"),
+        ["topic-validation.csv, row 1", "'topic'", "'sports'", "politics, sport"],
+    ),
+    "an empty file": (write("topic.csv", b""), ["topic.csv", "empty"]),
+    "a file that is not UTF-8": (
+        write("topic.csv", "text,topic\ncafé,sport\n".encode("latin-1")),
+        ["topic.csv", "line 2", "0xe9", "UTF-8", "iconv"],
+    ),
+    "a single-class task": (
+        lambda folder: [replace(name, ",politics", ",sport")(folder) for name in ("topic.csv", "topic-validation.csv")],
+        ["topic.csv", "'topic'", "at least two labels", "'sport'"],
+    ),
+    "a task name with a slash": (
+        replace("tasks.yaml", "  topic:\n", "  news/topic:\n"),
+        ["tasks.yaml, line 4", "'news/topic'", "'news_topic'"],
+    ),
+    "two tasks of one name": (
+        replace("tasks.yaml", "  tone:", "  topic:"),
+        ["tasks.yaml, line 9", "'topic' twice", "line 4"],
+    ),
+    "an unknown method": (
+        replace("tasks.yaml", "tasks:\n", "method: raeders\ntasks:\n"),
+        ["'raeders'", "Did you mean 'readers'?", "mtdnn"],
+    ),
+    "an unknown option of the method": (
+        replace("tasks.yaml", "tasks:\n", "method: {name: readers, dept: 1}\ntasks:\n"),
+        ["'dept'", "Did you mean 'depth'?"],
+    ),
+    "an unknown training option": (
+        replace("tasks.yaml", "epochs: 1", "epoch: 1"),
+        ["'epoch'", "Did you mean 'epochs'?"],
+    ),
+    "a missing encoder folder": (
+        replace("tasks.yaml", "encoder: ", "encoder: /nowhere"),
+        ["/nowhere"],
+    ),
+    "a missing data file": (
+        replace("tasks.yaml", "train: tone.csv", "train: tones.csv"),
+        ["tones.csv", "tone.csv"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_thing_gets_a_clear_message_and_leaves_nothing(run, news, tmp_path, case):
+    change, expected = WRONG[case]
+    change(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    result = run("train", news, "-o", tmp_path / "runs" / "news", "--quiet")
+    assert result.exit_code == 2, result.output
+    assert [part for part in expected if part not in result.stderr] == []
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_all_faults_are_told_at_once(run, news, tmp_path):
+    replace("tasks.yaml", "epochs: 1", "epoch: 1")(tmp_path)
+    replace("tasks.yaml", "  topic:\n", "  news/topic:\n")(tmp_path)
+    result = run("train", news, "-o", tmp_path / "out", "method=raeders")
+    assert result.stderr.startswith("3 faults:\n")
+
+
+def test_a_fault_reaches_the_shell_as_exit_code_2(process, news, tmp_path):
+    result = process("train", news, "-o", tmp_path / "out", "train.epochs=many")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("train.epochs is 'many'")
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_trained_model_is_written_and_replaced_only_by_force(process, run, news, tmp_path):
+    output = tmp_path / "runs" / "news"
+    result = process("train", news, "-o", output, "seed=1")
+    assert (result.returncode, result.stdout) == (0, ""), result.stderr
+    assert "seed=1" in result.stderr and f"onepass predict {output}" in result.stderr
+
+    again = run("train", news, "-o", output, "--quiet", "seed=2")
+    assert again.exit_code == 2
+    assert "exists already" in again.stderr and "--force" in again.stderr
+    assert seed_of(output) == 1
+
+    forced = run("train", news, "-o", output, "--quiet", "--force", "seed=2")
+    assert (forced.exit_code, forced.stdout, forced.stderr) == (0, "", "")
+    assert seed_of(output) == 2
+    assert [path.name for path in output.parent.iterdir()] == ["news"]
+
+
+def seed_of(output: Path) -> int:
+    return json.loads((output / "config.json").read_text())["training"]["options"]["seed"]
