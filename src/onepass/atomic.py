@@ -1,7 +1,7 @@
 """Writing folders whole or not at all, and knowing when one was damaged.
 
-A folder is written under a temporary name beside its place, every file is flushed to the disk, and the folder is renamed last.
-Its MANIFEST.json holds the sha256 of every other file.
+A folder is written under a temporary name beside its place, every file is flushed to the disk, and the folder is
+renamed last. Its MANIFEST.json holds the sha256 of every other file.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 @contextmanager
 def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """A folder to fill; at the end of the block it gets its manifest and stands at `path`, or after an error nowhere."""
+    """A folder to fill; at the end of the block it has its manifest and stands at `path`, or after an error nowhere."""
     path = path.absolute()
     draft = path.parent / f".{path.name}.{os.getpid()}.new"
     try:
@@ -105,7 +105,7 @@ def digest(path: Path) -> str:
 
 
 def verify(folder: Path) -> list[str]:
-    """The files of a folder, after checking each against the manifest; all that are missing or changed are named at once."""
+    """The files of a folder, each checked against the manifest; all that are missing or changed are named at once."""
     listed = read_json(folder / MANIFEST).get("files", {})
     faults = []
     for name, expected in listed.items():

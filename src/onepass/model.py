@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import torch
@@ -64,7 +64,8 @@ class Labelled:
 class Model(nn.Module):
     """Labels texts for many tasks with one encoder.
 
-    The order of `tasks` is the number by which a task is asked everywhere inside; outside, tasks and labels are strings.
+    The order of `tasks` is the number by which a task is asked everywhere inside; outside, tasks and labels are
+    strings.
     """
 
     def __init__(self, method: Method, tokenizer: Tokenizer, choice: MethodChoice, source: str, dropout: float = 0.1):
@@ -155,17 +156,11 @@ class Model(nn.Module):
 
     # --- asking -------------------------------------------------------------------------------------------------
 
-    @overload
-    def predict(self, inputs: Text, tasks: Sequence[str] | None = None) -> dict[str, Prediction]: ...
-    @overload
-    def predict(self, inputs: Sequence[Text], tasks: Sequence[str] | None = None) -> list[dict[str, Prediction]]: ...
-    def predict(
-        self, inputs: Text | Sequence[Text], tasks: Sequence[str] | None = None
-    ) -> dict[str, Prediction] | list[dict[str, Prediction]]:
+    def predict(self, inputs: Text | Sequence[Text], tasks: Sequence[str] | None = None) -> Any:
         """Answer every task (or those named) for a text, a pair of texts as a tuple, or a list of either.
 
-        One text in, one dictionary out; a list in, a list of the same length and order out. A text is asked the tasks on single
-        texts, a pair the tasks on pairs.
+        One text in, one dictionary out; a list in, a list of the same length and order out. A text is asked the tasks
+        on single texts, a pair the tasks on pairs.
         """
         if isinstance(inputs, (str, tuple)):
             return self.label([inputs], tasks)[0].tasks

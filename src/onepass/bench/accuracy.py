@@ -1,8 +1,8 @@
 """Accuracy of methods on a suite, over seeds, against a model per task.
 
-A suite is a task file like any user's, with test files. Every run trains on train, keeps the checkpoint that is best on validation
-and is scored once on test. Runs are processes of their own, several side by side; each leaves one JSON line, and a run whose line is
-there already is not repeated.
+A suite is a task file like any user's, with test files. Every run trains on train, keeps the checkpoint that is best
+on validation and is scored once on test. Runs are processes of their own, several side by side; each leaves one JSON
+line, and a run whose line is there already is not repeated.
 """
 
 from __future__ import annotations
@@ -178,6 +178,6 @@ if __name__ == "__main__":
     specification = json.loads(sys.argv[1])
     specification["overrides"] = tuple(specification["overrides"])
     try:
-        print(json.dumps(run_once(Run(**specification))))
+        sys.stdout.write(json.dumps(run_once(Run(**specification))) + "\n")
     except OnepassError as error:
         sys.exit(str(error))

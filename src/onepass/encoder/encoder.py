@@ -17,6 +17,7 @@ Dropout stands where BERT has it, in every family, and works in training mode on
 """
 
 import math
+from collections.abc import Sequence
 from typing import cast
 
 import torch
@@ -46,7 +47,8 @@ class Encoder(nn.Module):
         self.projection = nn.Linear(wide, config.width) if wide != config.width else nn.Identity()
         self.relative = RelativeBias(config.relative_buckets, config.heads) if config.relative_buckets else None
         rotaries = {theta: Rotary(theta, config) for theta in (config.global_theta, config.local_theta) if theta}
-        self.layers = nn.ModuleList(Layer(config, index, rotaries, self.relative) for index in range(config.depth))
+        layers = nn.ModuleList(Layer(config, index, rotaries, self.relative) for index in range(config.depth))
+        self.layers = cast(Sequence[Layer], layers)  # a ModuleList whose modules are known to be layers
         self.final_norm = _norm(config, config.width) if config.pre_norm else nn.Identity()
 
     def words(self, ids: Tensor) -> Tensor:
@@ -69,6 +71,11 @@ class Encoder(nn.Module):
             words = words + places.masked_fill((positions < 0).unsqueeze(-1), 0.0)
         x = F.dropout(self.embedding_norm(words), self.config.dropout, self.training)
         return cast(Tensor, self.projection(x))
+
+    def embedding_parameters(self) -> list[nn.Parameter]:
+        """The tables of words, positions and types."""
+        tables = (self.word_table, self.position_table, self.type_table)
+        return [parameter for table in tables if table is not None for parameter in table.parameters()]
 
     def finish(self, x: Tensor) -> Tensor:
         """The last layer's output to the encoder's: the final norm of pre-norm families."""

@@ -1,7 +1,8 @@
 """What a kind of task is: how it reads rows, learns, answers and is scored.
 
-A kind knows nothing of encoders and methods. Losses and entropies use the methods of the tensors they are given and decoding
-works on numpy arrays, so nothing in this package imports torch: the torch-free engine decodes with the same code.
+A kind knows nothing of encoders and methods. Losses and entropies use the methods of the tensors they are given and
+decoding works on numpy arrays, so nothing in this package imports torch: the torch-free engine decodes with the same
+code.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Kind:
     """
 
     metrics: ClassVar[dict[str, Metric]] = {}
-    """Name of a metric -> a function of (answers, targets) to a number, higher is better; the first one is the default"""
+    """By name, functions of (answers, targets) to a number, the higher the better; the first is the default"""
 
     # --- reading rows -------------------------------------------------------------------------------------------
 

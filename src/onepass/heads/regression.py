@@ -41,8 +41,8 @@ def r2(answers: np.ndarray, targets: np.ndarray) -> float:
 class Regression(Kind):
     """A number; squared error on standardised targets.
 
-    `standardise=False` learns the numbers as they are, as the papers do for STS-B. A range of thousands would then drown
-    every other task's loss.
+    `standardise=False` learns the numbers as they are, as the papers do for STS-B. A range of thousands would then
+    drown every other task's loss.
     """
 
     metrics = {"spearman": spearman, "pearson": pearson, "r2": r2}

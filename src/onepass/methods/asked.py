@@ -54,7 +54,8 @@ class Asked:
 
 def linear_by_task(x: Tensor, layers: Sequence[nn.Linear]) -> Tensor:
     """U linear layers of one shape at once: (U, M, H) -> (U, M, O)"""
-    # Stacking only the layers that are asked leaves the gradient of every other task None: no update, no momentum, no decay.
+    # Stacking only the layers that are asked leaves the gradient of every other task None: no update, no momentum, no
+    # decay.
     weight = torch.stack([layer.weight for layer in layers])  # (U, O, H)
     bias = torch.stack([layer.bias for layer in layers])  # (U, O)
     return torch.baddbmm(bias.unsqueeze(1).to(x.dtype), x, weight.transpose(1, 2).to(x.dtype))

@@ -30,7 +30,8 @@ class States:
 class Stage:
     """One leg of a training: which tasks are learned, with which weights fixed.
 
-    A joint method has one stage; `single` has one per task; MTOP's ST initialisation puts a frozen stage before the joint one.
+    A joint method has one stage; `single` has one per task; MTOP's ST initialisation puts a frozen stage before the
+    joint one.
     """
 
     name: str = "train"
@@ -47,8 +48,8 @@ class Method(nn.Module):
     """Turns a batch of texts into one vector per text and asked task.
 
     B texts, T packed tokens, K tasks asked of each text, N tasks known, H width, L layers.
-    A task's own weights are one module in `tasks`, never rows of a common tensor: a task that is not in a batch then has no
-    gradient, and the optimiser does not touch it.
+    A task's own weights are one module in `tasks`, never rows of a common tensor: a task that is not in a batch then
+    has no gradient, and the optimiser does not touch it.
     """
 
     one_pass = True

@@ -1,7 +1,7 @@
 """MT-DNN: one encoder for all tasks, a head per task.
 
-Liu et al. 2019, arXiv:1901.11504. MTOP's comparison shares the pooler between the tasks (`pooler: shared`, the default here);
-the released MT-DNN code gives each task its own (`pooler: task`).
+Liu et al. 2019, arXiv:1901.11504. MTOP's comparison shares the pooler between the tasks (`pooler: shared`, the
+default here); the released MT-DNN code gives each task its own (`pooler: task`).
 """
 
 from typing import Literal

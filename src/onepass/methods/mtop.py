@@ -1,17 +1,21 @@
 """MTOP: the prompts of all tasks are read together with the text, in one pass.
 
 Multi-Task Learning with One Pass, arXiv:2205.10744 (equations 1 to 3). No code was released; where the paper is silent:
-- Prompts are word embeddings put before [CLS]; `positions: shifted` (default) counts positions over prompts and text, as the
-  TensorFlow Model Garden's encoder does with dense inputs; `positions: none` gives prompts no position and leaves the text's as they were.
-- The frozen single-task stage behind ST initialisation trains all tasks' prompts side by side in mixed batches: with a frozen
+- Prompts are word embeddings put before [CLS]; `positions: shifted` (default) counts positions over prompts and text,
+  as the
+  TensorFlow Model Garden's encoder does with dense inputs; `positions: none` gives prompts no position and leaves the
+  text's as they were.
+- The frozen single-task stage behind ST initialisation trains all tasks' prompts side by side in mixed batches: with
+  a frozen
   encoder nothing is shared, so that is the same as one run per task.
-- Heads are not copied from the single-task stage unless `copy_heads` is set; the paper speaks of prompts and poolers only.
+- Heads are not copied from the single-task stage unless `copy_heads` is set; the paper speaks of prompts and poolers
+  only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 import torch
@@ -88,8 +92,11 @@ class MTOP(Method):
             task.prompts.copy_(self.encoder.words(ids.to(self.device)).cpu())
         self.tasks.append(task)
 
+    def own(self, task: int) -> PromptedTask:
+        return cast(PromptedTask, self.tasks[task])
+
     def token_parameters(self) -> Iterator[nn.Parameter]:
-        yield from (task.prompts for task in self.tasks)  # type: ignore[misc]
+        yield from (self.own(task).prompts for task in range(len(self.tasks)))
         if self.shared is not None:
             yield self.shared
 
@@ -99,8 +106,8 @@ class MTOP(Method):
         if not self.shifted or extra + max_length <= most:
             return []
         return [
-            f"method 'mtop': {num_tasks} tasks put {extra} prompts before texts of up to {max_length} tokens, but this encoder "
-            f"has {most} positions. Use method.positions=none, a smaller train.max_length, or the method 'readers'."
+            f"method 'mtop': {num_tasks} tasks put {extra} prompts before texts of up to {max_length} tokens, but this "
+            f"encoder has {most} positions. Use method.positions=none, a smaller train.max_length, or 'readers'."
         ]
 
     def forward(self, batch: Batch, asked: Tensor) -> States:
@@ -116,7 +123,7 @@ class MTOP(Method):
         """Each ask in a pass of its own, with its own task's prompts only: the single-task models behind ST."""
         asks = Asked(asked, batch.ids.device)
         folded = batch.select([row for row in range(len(batch)) for _ in range(asked.shape[1])])
-        prompts = asks.per_ask([self.tasks[task].prompts for task in asks.tasks]).flatten(0, 1)  # (B * K, P, E)
+        prompts = asks.per_ask([self.own(task).prompts for task in asks.tasks]).flatten(0, 1)  # (B * K, P, E)
         states = self.encode(prompts, folded).mean(1).unflatten(0, asks.shape)
         return States(pool_by_task(states, self.tasks, asks))
 
@@ -126,11 +133,11 @@ class MTOP(Method):
         The stop is at the leaves: the loss still reaches the encoder through the other tasks' prompt states.
         """
         present = set(asks.tasks)
-        own = [task.prompts for task in self.tasks]
+        own: list[Tensor] = [self.own(task).prompts for task in range(len(self.tasks))]
         if not self.training or not self.stop_gradient:
-            return torch.stack(own).expand(len(asked), -1, -1, -1)  # type: ignore[arg-type]
+            return torch.stack(own).expand(len(asked), -1, -1, -1)
         # A task that no row asks must not even have a gradient of zero, or Adam would still move its prompts.
-        leaves = torch.stack([p if i in present else p.detach() for i, p in enumerate(own)])  # type: ignore[misc, operator]
+        leaves = torch.stack([p if i in present else p.detach() for i, p in enumerate(own)])
         is_own = torch.zeros(len(asked), len(own), dtype=torch.bool).scatter_(1, asked, True).to(leaves.device)
         return torch.where(is_own[:, :, None, None], leaves, leaves.detach())
 
@@ -170,12 +177,12 @@ class MTOP(Method):
     @torch.no_grad()
     def keep_from_single(self, heads: Sequence[nn.Linear]) -> None:
         """Keep of the single-task stage what the options name; the rest starts anew."""
-        for task, head in zip(self.tasks, heads, strict=True):
-            fresh = self.new_task().to(task.prompts.device)  # type: ignore[union-attr]
+        for number, head in enumerate(heads):
+            task, fresh = self.own(number), self.new_task().to(self.device)
             if self.prompts_from != "single":
-                task.prompts.copy_(fresh.prompts)  # type: ignore[union-attr, operator]
+                task.prompts.copy_(fresh.prompts)
             if self.poolers_from != "single":
-                task.pooler.load_state_dict(fresh.pooler.state_dict())  # type: ignore[union-attr]
+                task.pooler.load_state_dict(fresh.pooler.state_dict())
             if not self.copy_heads:
                 head.reset_parameters()
 

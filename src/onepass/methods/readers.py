@@ -1,24 +1,24 @@
 """Readers: tokens of each task's own that look at the text and are seen by nobody else.
 
-Ours; it keeps MTOP's idea (tokens per task, a conditional pooler, one pass) and changes who may look at whom. The text attends
-to the text only, as in the plain encoder. A task's readers attend to the text and to that task's own readers. So an answer does
-not depend on which other tasks exist or are asked; a row costs the same to train on whatever N is; and in the last layer nothing
-of the text is computed but its keys and values.
+Ours; it keeps MTOP's idea (tokens per task, a conditional pooler, one pass) and changes who may look at whom. The
+text attends to the text only, as in the plain encoder. A task's readers attend to the text and to that task's own
+readers. So an answer does not depend on which other tasks exist or are asked; a row costs the same to train on
+whatever N is; and in the last layer nothing of the text is computed but its keys and values.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from onepass.encoder.batch import Batch, Layout
-from onepass.encoder.encoder import Encoder
+from onepass.encoder.encoder import Encoder, Layer
 from onepass.errors import ConfigError
 from onepass.methods.asked import Asked
-from onepass.methods.base import Method, PooledTask, States, pool_by_task
+from onepass.methods.base import Method, Pooler, States, pool_by_task
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,18 +27,27 @@ if TYPE_CHECKING:
     from onepass.encoder.tokenizer import Tokenizer
 
 
-class ReaderTask(PooledTask):
+class ReaderTask(nn.Module):
     """One task's reader tokens and pooler."""
 
-    def __init__(self, tokens: int, width: int):
-        super().__init__(width)
+    def __init__(self, tokens: int, width: int, pooled: bool = True):
+        super().__init__()
         self.tokens = nn.Parameter(torch.empty(tokens, width))
+        self.pooler = Pooler(width) if pooled else None
 
 
 class Readers(Method):
     """Each task's own tokens read the text in the top `depth` layers."""
 
-    def __init__(self, encoder: Encoder, *, depth: int = 2, tokens: int = 2, noise: float = 0.01):
+    def __init__(
+        self,
+        encoder: Encoder,
+        *,
+        depth: int = 2,
+        tokens: int = 2,
+        pooler: Literal["task", "none"] = "task",
+        noise: float = 0.01,
+    ):
         super().__init__(encoder)
         if not 1 <= depth <= encoder.depth or tokens < 1:
             raise ConfigError(
@@ -47,10 +56,11 @@ class Readers(Method):
             )
         self.depth = depth
         self.num_tokens = tokens
+        self.pooled = pooler == "task"
         self.noise = noise
 
     def new_task(self) -> ReaderTask:
-        return ReaderTask(self.num_tokens, self.encoder.width)
+        return ReaderTask(self.num_tokens, self.encoder.width, self.pooled)
 
     @torch.no_grad()
     def add_task(self, tokenizer: Tokenizer, examples: Examples | None = None) -> None:
@@ -58,14 +68,17 @@ class Readers(Method):
         task = self.new_task()
         first = torch.tensor(tokenizer.encode([("",)])[0].ids[:1], device=self.device)
         zero = torch.zeros_like(first)
-        training = self.encoder.training
+        was_training = self.encoder.training
         cls = self.encoder.eval().embed(self.encoder.words(first), zero, zero)  # (1, H)
-        self.encoder.train(training)
+        self.encoder.train(was_training)
         task.tokens.copy_(cls.cpu() + self.noise * torch.randn(task.tokens.shape))
         self.tasks.append(task)
 
+    def own(self, task: int) -> ReaderTask:
+        return cast(ReaderTask, self.tasks[task])
+
     def token_parameters(self) -> Iterator[nn.Parameter]:
-        return (task.tokens for task in self.tasks)  # type: ignore[misc]
+        return (self.own(task).tokens for task in range(len(self.tasks)))
 
     def forward(self, batch: Batch, asked: Tensor) -> States:
         encoder, layout = self.encoder, batch.layout
@@ -75,25 +88,23 @@ class Readers(Method):
             x = layer(x, layout)
 
         asks = Asked(asked, x.device)
-        readers = asks.per_ask([self.tasks[task].tokens for task in asks.tasks]).to(x.dtype)  # (B, K, n, H)
+        readers = asks.per_ask([self.own(task).tokens for task in asks.tasks]).to(x.dtype)  # (B, K, n, H)
         for layer in encoder.layers[entry:-1]:
             query, key, value = layer.project(x, layout)
-            readers = layer.feed_forward(
-                layer.merge(readers, read(layer.project(readers, None), key, value, layout, self.dropout))
-            )
+            readers = self.read(layer, readers, key, value, layout)
             x = layer.feed_forward(layer.merge(x, layer.attend(query, key, value, layout)))
         # Nobody looks at the text after the last layer: its keys and values are all that is needed there.
         last = encoder.layers[-1]
         key, value = last.keys_values(x, layout)
-        readers = last.feed_forward(
-            last.merge(readers, read(last.project(readers, None), key, value, layout, self.dropout))
-        )
-        readers = encoder.finish(readers)
-        return States(pool_by_task(readers.mean(2), self.tasks, asks))
+        readers = encoder.finish(self.read(last, readers, key, value, layout))
+        vectors = readers.mean(2)  # (B, K, H)
+        return States(pool_by_task(vectors, self.tasks, asks) if self.pooled else vectors)
 
-    @property
-    def dropout(self) -> float:
-        return self.encoder.config.attention_dropout if self.training else 0.0
+    def read(self, layer: Layer, readers: Tensor, key: Tensor, value: Tensor, layout: Layout) -> Tensor:
+        """One layer for the readers (B, K, n, H), on the text's keys and values."""
+        dropout = self.encoder.config.attention_dropout if self.training else 0.0
+        got = read(layer.project(readers, None), key, value, layout, dropout)
+        return layer.feed_forward(layer.merge(readers, got))
 
 
 def read(own: tuple[Tensor, Tensor, Tensor], key: Tensor, value: Tensor, layout: Layout, dropout: float) -> Tensor:

@@ -24,7 +24,7 @@ class OwnModel(nn.Module):
 
 
 class Single(Method):
-    """Each task reads the text with an encoder of its own, trained on its own data only, with its own best checkpoint."""
+    """Each task reads the text with an encoder of its own, trained on its own data, with its own best checkpoint."""
 
     one_pass = False
 

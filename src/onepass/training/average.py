@@ -11,7 +11,7 @@ from torch import nn
 
 
 class RunningMean:
-    """The exponential running mean of parameters. `decay` 0.99 remembers about the last 100 steps; 0: the last one only."""
+    """The exponential running mean of parameters; a decay of 0.99 remembers about 100 steps, 0 only the last one."""
 
     def __init__(self, parameters: Sequence[nn.Parameter], decay: float):
         self.parameters = [p for p in parameters if p.requires_grad]

@@ -1,7 +1,7 @@
 """The training loop: one for all methods.
 
-Batches mix tasks freely; every row is asked its own task only. A task that is not in a batch has no gradient, so the optimiser
-does not touch it: no update, no momentum, no decay.
+Batches mix tasks freely; every row is asked its own task only. A task that is not in a batch has no gradient, so the
+optimiser does not touch it: no update, no momentum, no decay.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from tqdm import tqdm
 
 from onepass.data.stream import RowStream, token_batches
 from onepass.encoder.batch import Batch
+from onepass.encoder.encoder import Encoder
 from onepass.encoder.loading import load_encoder
 from onepass.errors import ConfigError, TrainingError, listed
 from onepass.folder import check_output
 from onepass.heads import check_kinds
-from onepass.methods import Stage, States, check_method, make_method
+from onepass.methods import Method, Stage, States, check_method, make_method
 from onepass.model import Model
 from onepass.tasks import TaskFile, read_task_file
 from onepass.training.average import RunningMean
@@ -123,8 +124,8 @@ class Trainer:
 
     def run_stage(self, stage: Stage) -> None:
         tasks = list(range(len(self.sets))) if stage.tasks is None else list(stage.tasks)
-        options, model, encoder = self.options, self.model, self.model.method.encoder
-        frozen = [p for p in encoder.parameters() if p.requires_grad] if stage.freeze_encoder else []
+        options, model = self.options, self.model
+        frozen = fixed_parameters(model.method, stage, options)
         for parameter in frozen:
             parameter.requires_grad_(False)
         optimizer = make_optimizer(model.method, model.heads, options)
@@ -233,10 +234,21 @@ class Trainer:
     def diverged(self, rows: list[tuple[int, int]]) -> TrainingError:
         where = ", ".join(f"{self.sets[t].task.name} row {self.sets[t].train.rows[r]}" for t, r in rows[:8])
         return TrainingError(
-            f"{MOST_SKIPPED_IN_A_ROW} steps in a row had a gradient that is not finite; training stopped and nothing was "
-            f"written. The last batch held: {where}{', ...' if len(rows) > 8 else ''}. Try smaller rates "
+            f"{MOST_SKIPPED_IN_A_ROW} steps in a row had a gradient that is not finite; training stopped and nothing "
+            f"was written. The last batch held: {where}{', ...' if len(rows) > 8 else ''}. Try smaller rates "
             "(train.encoder_rate, train.head_rate), or train.precision=fp32."
         )
+
+
+def fixed_parameters(method: Method, stage: Stage, options: TrainOptions) -> list[nn.Parameter]:
+    """What would learn but is not to, in this stage."""
+    fixed: list[nn.Parameter] = []
+    for encoder in (module for module in method.modules() if isinstance(module, Encoder)):
+        if stage.freeze_encoder:
+            fixed += encoder.parameters()
+        elif options.freeze == "embeddings":
+            fixed += encoder.embedding_parameters()
+    return [parameter for parameter in fixed if parameter.requires_grad]
 
 
 class TaskLosses:

@@ -24,6 +24,8 @@ class TrainOptions:
     """Learning rate of the tasks' own input tokens: readers, prompts"""
     head_rate: float = 5e-4
     """Learning rate of poolers, heads and what else a method adds"""
+    freeze: Literal["none", "embeddings"] = "none"
+    """What of the encoder does not learn: `embeddings` are its tables of words, positions and types"""
     warmup: float = 0.1
     """Share of the training over which the rates rise; then they fall to zero"""
     weight_decay: float = 0.01
@@ -39,7 +41,7 @@ class TrainOptions:
     sampler: str | dict[str, Any] = "proportional"
     """How an epoch is divided among tasks: proportional, uniform, square_root, annealed"""
     select: Literal["mean", "worst", "weighted"] = "mean"
-    """Which validation score the kept checkpoint is best in: the tasks' mean, the worst task, or the mean by the tasks' weights"""
+    """What the kept checkpoint is best in on validation: the mean, the worst task, or the mean by the tasks' weights"""
     evaluate_every: float = 1.0
     """Epochs between two evaluations on validation; parts of an epoch are possible"""
     patience: int = 0

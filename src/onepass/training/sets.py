@@ -27,7 +27,7 @@ class TaskSet:
 
 
 def read_sets(file: TaskFile, tokenizer: Tokenizer) -> list[TaskSet]:
-    """Read and tokenise every task's training and validation rows; the faults of all files are raised as one DataError."""
+    """Read and tokenise every task's training and validation rows; all files' faults are raised as one DataError."""
     sets, faults = [], []
     for task in file.tasks.values():
         try:
