@@ -218,7 +218,7 @@ def test_the_kind_follows_from_the_values(tmp_path: Path, labels: Sequence[Any],
 @pytest.mark.parametrize("labels", [("a|b", "a", "b|c", "c"), ("a, b", "b", "b, c"), ("['a']", "['a', 'b']")])
 def test_several_labels_in_a_cell_are_multilabel_where_there_is_that_kind(tmp_path: Path, labels: list[str]) -> None:
     path = labelled(tmp_path / "x.csv", labels)
-    assert only(loaded(tmp_path, path)).kind == "classification"
+    assert only(loaded(tmp_path, path)).kind == "multilabel"
     assert "# multilabel would be the right kind: " in guess_task_file([path])
     assert "\n    kind: multilabel  # the cells of 'label'" in guess_task_file([path], kinds={"multilabel": None})
 

@@ -1,4 +1,4 @@
-"""The commands, joined: onepass demo, init, check, train, evaluate, predict, info.
+"""The commands, joined: onepass demo, init, check, train, evaluate, predict, info, bench.
 
 What takes long to import (torch above all) is imported inside the commands, so that -h answers at once.
 """
@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from onepass import __version__
+from onepass.cli.bench import bench
 from onepass.cli.check import check
 from onepass.cli.demo import demo
 from onepass.cli.evaluate import evaluate
@@ -26,6 +27,7 @@ app = typer.Typer(
 )
 for command in (demo, init, check, train, evaluate, predict, info):
     app.command()(guarded(command))
+app.add_typer(bench, name="bench")
 
 
 def _version(wanted: bool) -> None:

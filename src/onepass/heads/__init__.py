@@ -2,13 +2,18 @@
 
 import inspect
 
-from onepass.errors import unknown
+from onepass.errors import ConfigError, unknown
 from onepass.heads.base import Kind
 from onepass.heads.classification import Classification
+from onepass.heads.multilabel import Multilabel
 from onepass.heads.regression import Regression
 from onepass.tasks import TASK_KEYS, Task, TaskFile
 
-KINDS: dict[str, type[Kind]] = {"classification": Classification, "regression": Regression}
+KINDS: dict[str, type[Kind]] = {
+    "classification": Classification,
+    "multilabel": Multilabel,
+    "regression": Regression,
+}
 
 __all__ = ["KINDS", "Kind", "check_kinds", "make_kind"]
 
@@ -30,7 +35,12 @@ def check_kinds(file: TaskFile) -> list[str]:
         if task.metric is not None and task.metric not in kind.metrics:
             faults.append(f"{where}: {unknown(f'metric of {task.kind} tasks', task.metric, kind.metrics)}")
         options = inspect.signature(kind).parameters
-        faults += [
-            f"{where}: {unknown('key', key, [*TASK_KEYS, *options])}" for key in task.options if key not in options
-        ]
+        for key, value in task.options.items():
+            if key not in options:
+                faults.append(f"{where}: {unknown('key', key, [*TASK_KEYS, *options])}")
+                continue
+            try:
+                kind(**{key: value})  # one by one, so that the faults of all options are found
+            except ConfigError as error:
+                faults.append(f"{where}: {error}")
     return faults

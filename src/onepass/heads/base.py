@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from onepass.errors import ConfigError
 from onepass.prediction import Prediction
 from onepass.tasks import Task
 
@@ -27,6 +28,11 @@ def blank(value: Any) -> bool:
     return (
         value is None or (isinstance(value, str) and not value.strip()) or (isinstance(value, float) and value != value)
     )
+
+
+def wrong_option(name: str, value: Any, possible: str) -> ConfigError:
+    """What a kind raises when it is built with an option it cannot use."""
+    return ConfigError(f"{name} is {value!r}; possible: {possible}.")
 
 
 class Kind:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onepass.heads.base import Kind, Row
+from onepass.errors import unknown
+from onepass.heads.base import Kind, Row, wrong_option
 from onepass.prediction import Prediction
 from onepass.tasks import Task
 
@@ -53,9 +54,38 @@ def matthews(answers: np.ndarray, targets: np.ndarray) -> float:
 
 
 class Classification(Kind):
-    """Exactly one label."""
+    """Exactly one label; cross-entropy.
+
+    class_weights: factors of the loss of a row by its label, for labels of uneven size. `balanced` gives every label
+        the same weight in all: rows / (labels * rows of the label). A mapping may leave labels out; they weigh 1.
+    focal: the exponent gamma of the focal loss (arXiv:1708.02002, which uses 2): a row counts (1 - p) ** gamma, so that
+        rows the model is sure about count little. 0 is the plain loss.
+    label_smoothing: the share of the target that is spread evenly over all labels.
+    """
 
     metrics = {"accuracy": accuracy, "macro_f1": macro_f1, "f1": f1, "matthews": matthews}
+
+    def __init__(
+        self,
+        *,
+        class_weights: str | Mapping[str, float] = "none",
+        focal: float = 0.0,
+        label_smoothing: float = 0.0,
+    ):
+        if isinstance(class_weights, Mapping):
+            for label, weight in class_weights.items():
+                if type(weight) not in (int, float) or not 0 < weight < math.inf:
+                    raise wrong_option(f"class_weights.{label}", weight, "a number above 0")
+        elif class_weights not in ("none", "balanced"):
+            raise wrong_option("class_weights", class_weights, "none, balanced, {LABEL: WEIGHT, ...}")
+        if type(focal) not in (int, float) or not 0 <= focal < math.inf:
+            raise wrong_option("focal", focal, "a number from 0")
+        if type(label_smoothing) not in (int, float) or not 0 <= label_smoothing < 1:
+            raise wrong_option("label_smoothing", label_smoothing, "a number from 0 to below 1")
+        self.class_weights = class_weights
+        self.weighted = class_weights != "none"
+        self.focal = focal
+        self.label_smoothing = label_smoothing
 
     def labels_in(self, task: Task, row: Row) -> Iterable[str]:
         return () if self.blank(task, row) else (label_text(row[task.label]),)
@@ -69,16 +99,51 @@ class Classification(Kind):
 
     def faults(self, task: Task, targets: np.ndarray) -> list[str]:
         seen = np.unique(targets)
-        if len(seen) > 1:
-            return []
-        only = f"only {task.labels[int(seen[0])]!r}" if len(seen) else "none"
-        return [f"Task {task.name!r} needs at least two labels to learn from; its training rows have {only}."]
+        named = self.class_weights if isinstance(self.class_weights, Mapping) else {}
+        faults = [
+            f"Task {task.name!r}, class_weights: {unknown('label', label, task.labels)}"
+            for label in named
+            if label not in task.labels
+        ]
+        if len(seen) < 2:
+            only = f"only {task.labels[int(seen[0])]!r}" if len(seen) else "none"
+            faults.append(f"Task {task.name!r} needs at least two labels to learn from; its training rows have {only}.")
+        return faults
+
+    def fit(self, task: Task, targets: np.ndarray) -> dict[str, Any]:
+        if isinstance(self.class_weights, Mapping):
+            return {"class_weights": {label: float(weight) for label, weight in self.class_weights.items()}}
+        if not self.weighted:
+            return {}
+        # Labels without rows are not counted, so that the weights of the rows are 1 on average.
+        seen, counts = np.unique(targets, return_counts=True)
+        weights = len(targets) / (len(seen) * counts)
+        return {"class_weights": {task.labels[i]: float(w) for i, w in zip(seen, weights, strict=True)}}
 
     def outputs(self, task: Task) -> int:
         return len(task.labels)
 
+    def loss_key(self) -> tuple[Any, ...]:
+        return (type(self).__name__, self.weighted, self.focal, self.label_smoothing)
+
+    def scale_targets(self, task: Task, targets: np.ndarray) -> np.ndarray:
+        """With class weights (R, 2), the label and its weight: tasks of different weights may share a call of `loss`."""
+        if not self.weighted:
+            return targets
+        weights = np.array([task.fitted["class_weights"].get(label, 1.0) for label in task.labels])
+        return np.stack([targets, weights[targets]], axis=-1).astype(np.float32)
+
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
-        return -logits.float().log_softmax(-1).gather(-1, targets[:, None]).squeeze(-1)
+        log_p = logits.float().log_softmax(-1)
+        labels = targets[:, 0].long() if self.weighted else targets
+        own = log_p.gather(-1, labels[:, None]).squeeze(-1)
+        loss = -own
+        if self.label_smoothing:
+            loss = (1.0 - self.label_smoothing) * loss - self.label_smoothing * log_p.mean(-1)
+        if self.focal:
+            # 1 - p as -expm1(log p), which is exact near 0; at 0 itself a gamma below 1 has no gradient.
+            loss = loss * (-own.expm1()).clamp(min=1e-7) ** self.focal
+        return loss * targets[:, 1] if self.weighted else loss
 
     def entropy(self, logits: Tensor) -> Tensor:
         log_p = logits.float().log_softmax(-1)

@@ -1,0 +1,86 @@
+"""onepass bench: the measurements behind every claim."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from onepass.cli.console import listen, progress, show, table, write_json
+from onepass.cli.guard import guarded
+
+bench = typer.Typer(no_args_is_help=True, help="Measure accuracy and cost; every figure in benchmarks/RESULTS.md.")
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+Overrides = Annotated[
+    list[str] | None, typer.Argument(help="Other values than the file's: train.epochs=1.", metavar="KEY=VALUE")
+]
+
+
+def accuracy(
+    suite: Annotated[str, typer.Option(help="A task file with test files.", metavar="TASKS.YAML")],
+    overrides: Overrides = None,
+    methods: Annotated[
+        str, typer.Option(help="With spaces between them; options after a colon: 'readers:depth=1,tokens=1 single'.")
+    ] = "readers mtop mtdnn single",
+    seeds: Annotated[int, typer.Option(help="Runs of each method.", min=1)] = 3,
+    jobs: Annotated[int, typer.Option(help="Runs side by side; 8 to 14 on a large GPU.", min=1)] = 1,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="One JSON line a run; runs that are there are not repeated.")
+    ] = Path("runs/accuracy.jsonl"),
+    json: Json = False,
+) -> None:
+    """Train methods on a suite over several seeds and compare them on its test files.
+
+    onepass bench accuracy --suite suites/nhc8.yaml --methods "readers single" --seeds 3
+    """
+    from onepass.bench.accuracy import plan, run_all, summarise
+
+    listen(quiet=json)
+    runs = plan(suite, methods.split(), seeds, overrides or ())
+    summary = summarise(run_all(runs, output, jobs, progress()))
+    if json:
+        write_json(summary)
+        return
+    made = table(
+        "method", "mean", "median", "spread", "to single", "95 %", "seconds", numbers=("mean", "median", "spread")
+    )
+    for row in summary["rows"]:
+        low, high = row.get("interval", (None, None))
+        made.add_row(
+            row["method"], f"{row['mean']:.2f}", f"{row['median']:.2f}", f"{row['std']:.2f}",
+            f"{row['difference']:+.2f}" if "difference" in row else "",
+            f"{low:+.2f} to {high:+.2f}" if low is not None else "", f"{row['seconds']:.0f}",
+        )  # fmt: skip
+    show(f"{summary['suite']}, test, mean over {seeds} seeds", made)
+
+
+def training(
+    suite: Annotated[
+        str | None, typer.Option(help="Also measure the memory of training on this task file.", metavar="TASKS.YAML")
+    ] = None,
+    overrides: Overrides = None,
+    tasks: Annotated[str, typer.Option(help="Numbers of tasks, with commas between them.")] = "8,41",
+    method: Annotated[str, typer.Option(help="The method to train.")] = "readers",
+    json: Json = False,
+) -> None:
+    """Time of a training row as the number of tasks grows, and the memory of a training on the CPU."""
+    from onepass.bench.training import cost_per_row, peak_memory
+
+    found: dict[str, Any] = cost_per_row(method, [int(count) for count in tasks.split(",")])
+    if suite is not None:
+        found["memory"] = peak_memory(suite, overrides or ())
+    if json:
+        write_json(found)
+        return
+    made = table("tasks", "ms a row", "ratio", numbers=("tasks", "ms a row", "ratio"))
+    for row in found["rows"]:
+        made.add_row(str(row["tasks"]), f"{row['ms_a_row']:.2f}", f"{row['ratio']:.3f}")
+    show(made)
+    if suite is not None:
+        show(f"Peak memory of training on {suite}: {found['memory']['peak_mb']:.0f} MB")
+
+
+for command in (accuracy, training):
+    bench.command()(guarded(command))

@@ -1,0 +1,174 @@
+"""Any number of labels of a text or of a pair of texts, none included: GoEmotions."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onepass.heads.base import Kind, Row, wrong_option
+from onepass.heads.classification import label_text
+from onepass.prediction import Prediction
+from onepass.tasks import Task
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SEPARATORS = "|;,"
+ADVICE = 'Write them as a JSON list, ["joy", "love"] or [], or with one of | ; , between them.'
+_ITEM = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[-+\w.]+)\s*"""
+# ['a', 'b'] as pandas writes a list to a csv file; ['a' 'b'] of a numpy array would be read as one label, 'ab'.
+_PYTHON_LIST = re.compile(rf"\[\s*(?:{_ITEM}(?:,\s*{_ITEM})*)?\]")
+
+
+def labels_of(cell: Any, separator: str | None = None) -> list[str]:
+    """The labels that a cell holds, each once; ValueError if they cannot be told.
+
+    A cell is a list, a list written out, or labels with a separator between them; without a given one, the first of
+    | ; , that occurs in the cell is taken for it.
+
+    >>> [labels_of(cell) for cell in (["joy", 1], '["joy", "love"]', "joy | love", "joy", [])]
+    [['joy', '1'], ['joy', 'love'], ['joy', 'love'], ['joy'], []]
+    """
+    found = cell
+    if isinstance(cell, str):
+        text = cell.strip()
+        found = _written_list(text)
+        if found is None and text[:1] in ("[", "{") and separator is None:
+            raise ValueError(f"has {_shown(cell)}, which does not parse, where labels are needed. {ADVICE}")
+        if found is None:
+            mark = separator or next((mark for mark in SEPARATORS if mark in text), None)
+            found = [part for part in (text.split(mark) if mark else [text]) if part.strip()]
+    elif isinstance(cell, (bool, int, float)):
+        found = [cell]
+    if not isinstance(found, (list, tuple)):
+        raise ValueError(f"has {_shown(cell)} where a list of labels is needed. {ADVICE}")
+    for item in found:
+        is_nan = isinstance(item, float) and item != item
+        if not isinstance(item, (str, bool, int, float)) or is_nan or not str(item).strip():
+            raise ValueError(f"has {_shown(item)} among its labels in {_shown(cell)}. Labels are texts or numbers.")
+    return list(dict.fromkeys(map(label_text, found)))
+
+
+def _written_list(text: str) -> list[Any] | None:
+    """A list that is written out as in JSON or in Python, or None if that is not what the text is."""
+    if not text.startswith("["):
+        return None
+    try:
+        found = ast.literal_eval(text) if _PYTHON_LIST.fullmatch(text) and "'" in text else json.loads(text)
+    except (ValueError, SyntaxError, RecursionError):
+        return None
+    return list(found)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def macro_f1(answers: np.ndarray, targets: np.ndarray) -> float:
+    """The mean of the labels' F1; 0 for a label that is in no answer and in no target, as in scikit-learn."""
+    return float(_f1((answers * targets).sum(0), (answers + targets).sum(0)).mean())
+
+
+def micro_f1(answers: np.ndarray, targets: np.ndarray) -> float:
+    """F1 over all (row, label) pairs together."""
+    return float(_f1((answers * targets).sum(), (answers + targets).sum()))
+
+
+def subset_accuracy(answers: np.ndarray, targets: np.ndarray) -> float:
+    """The share of rows whose labels are all right."""
+    return float((answers == targets).all(-1).mean())
+
+
+def _f1(right: np.ndarray, named: np.ndarray) -> np.ndarray:
+    """F1 from how often a label is rightly named, and how often in answers and targets together."""
+    return np.asarray(2.0 * right / np.maximum(named, 1.0))
+
+
+class Multilabel(Kind):
+    """Any number of labels, each with a probability of its own and a threshold that it must reach.
+
+    threshold: of every label that has none of its own in `task.fitted["thresholds"]`, a mapping from labels.
+    separator: what stands between the labels of a cell; without it the first of | ; , that occurs there. A blank cell
+        says nothing about the task; the list [] says that none of the labels fits.
+    """
+
+    metrics = {"macro_f1": macro_f1, "micro_f1": micro_f1, "subset_accuracy": subset_accuracy}
+
+    def __init__(self, *, threshold: float = 0.5, separator: str | None = None):
+        if type(threshold) is not float or not 0 < threshold < 1:
+            raise wrong_option("threshold", threshold, "a number between 0 and 1")
+        if separator is not None and (not isinstance(separator, str) or not separator):
+            raise wrong_option("separator", separator, 'the text between two labels of a cell, for example "|"')
+        self.threshold = threshold
+        self.separator = separator
+
+    def labels_in(self, task: Task, row: Row) -> Iterable[str]:
+        return () if self.blank(task, row) else labels_of(row[task.label], self.separator)
+
+    def target(self, row: Row, task: Task, labels: Sequence[str]) -> np.ndarray:
+        """1 for each of `labels` that the row has, else 0."""
+        found = labels_of(row[task.label], self.separator)
+        if strange := [label for label in found if label not in labels]:
+            noun = "label" if len(strange) == 1 else "labels"
+            raise ValueError(f"has {noun} {', '.join(map(repr, strange))}. Labels: {', '.join(labels)}.")
+        target = np.zeros(len(labels), np.float32)
+        target[[labels.index(label) for label in found]] = 1.0
+        return target
+
+    def faults(self, task: Task, targets: np.ndarray) -> list[str]:
+        if targets.any():
+            return []
+        return [
+            f"Task {task.name!r} needs at least one label to learn from; none of its {len(targets):,} training rows "
+            "has one."
+        ]
+
+    def outputs(self, task: Task) -> int:
+        return len(task.labels)
+
+    def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
+        return _cross_entropy(logits.float(), targets)
+
+    def entropy(self, logits: Tensor) -> Tensor:
+        logits = logits.float()
+        return _cross_entropy(logits, logits.sigmoid()) / math.log(2)
+
+    def probabilities(self, task: Task, logits: np.ndarray) -> np.ndarray:
+        return np.asarray(np.exp(-np.logaddexp(0.0, -logits)))
+
+    def thresholds(self, task: Task) -> np.ndarray:
+        """What the probability of each label has to reach, (C,)."""
+        own = task.fitted.get("thresholds", {})
+        return np.array([own.get(label, self.threshold) for label in task.labels])
+
+    def decode(self, task: Task, logits: np.ndarray) -> list[Prediction]:
+        """The labels that reach their thresholds, in the task's order.
+
+        The score is the smallest probability among them; where there are none, the probability that not even the
+        likeliest label fits.
+        """
+        probabilities = self.probabilities(task, logits)
+        predictions = []
+        for row, chosen in zip(probabilities, probabilities >= self.thresholds(task), strict=True):
+            score = row[chosen].min() if chosen.any() else 1.0 - row.max()
+            labels = [label for label, is_chosen in zip(task.labels, chosen, strict=True) if is_chosen]
+            scores = dict(zip(task.labels, map(float, row), strict=True))
+            predictions.append(Prediction(labels, float(score), scores))
+        return predictions
+
+    def answers(self, task: Task, logits: np.ndarray) -> np.ndarray:
+        return (self.probabilities(task, logits) >= self.thresholds(task)).astype(np.float32)
+
+
+def _cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """The mean over labels of the binary cross-entropy, (R,); targets are probabilities."""
+    zero = logits.new_zeros(())
+    # -log sigmoid(x) is log(1 + exp(-x)), without a logarithm of a rounded 0.
+    return (targets * (-logits).logaddexp(zero) + (1 - targets) * logits.logaddexp(zero)).mean(-1)
