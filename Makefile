@@ -9,7 +9,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -qq
-TORCH_CPU := https://download.pytorch.org/whl/cpu
+# On Linux the torch of the package index wants CUDA packages of several GB, which are not in the lock file. Where there is no CPU
+# build of it, name pytorch.org's index of CPU builds: make demo TORCH_INDEX=...
+TORCH_INDEX ?=
 
 .DELETE_ON_ERROR:
 .PHONY: demo test check bench clean
@@ -42,8 +44,9 @@ $(INSTALLED): requirements.lock pyproject.toml
 	@echo "Installing into $(VENV), once; this takes some minutes."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) install --no-deps -r requirements.lock
-	@# The torch that PyPI has for Linux does not start without the CUDA packages, several GB that --no-deps left out.
-	@$(BIN)/python -c 'import torch' 2>/dev/null || \
-	$(PIP) install --no-deps --force-reinstall --index-url $(TORCH_CPU) $$(grep '^torch==' requirements.lock)
+	@test -z "$(TORCH_INDEX)" || \
+	$(PIP) install --no-deps --force-reinstall --index-url $(TORCH_INDEX) $$(grep '^torch==' requirements.lock)
+	@$(BIN)/python -c 'import torch' 2>/dev/null || { echo \
+	"torch was installed but does not start without CUDA. Run again with TORCH_INDEX=, pytorch.org's index of CPU builds."; exit 1; }
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@

@@ -54,7 +54,7 @@ def run_once(run: Run) -> dict[str, Any]:
 
     file = read_task_file(run.suite, run.all_overrides, checks=CHECKS, require=("train", "test"))
     model = train(file, progress=False)
-    best = [entry for entry in model.training_record["history"] if entry["best"]]
+    validation = [record["scores"]["validation"]["score"] for record in model.records if "scores" in record]
     result = evaluate(model.to("cuda" if _has_gpu() else "cpu"), file)
     return {
         "key": run.key,
@@ -64,7 +64,7 @@ def run_once(run: Run) -> dict[str, Any]:
         "overrides": list(run.overrides),
         "average": result["average"],
         "tasks": {name: scores["score"] for name, scores in result["tasks"].items()},
-        "validation": best[-1]["average"],
+        "validation": float(np.mean(validation)),
         "seconds": model.training_record["seconds"],
     }
 

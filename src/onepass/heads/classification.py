@@ -73,6 +73,7 @@ class Classification(Kind):
         label_smoothing: float = 0.0,
     ):
         if isinstance(class_weights, Mapping):
+            class_weights = {label_text(label): weight for label, weight in class_weights.items()}
             for label, weight in class_weights.items():
                 if type(weight) not in (int, float) or not 0 < weight < math.inf:
                     raise wrong_option(f"class_weights.{label}", weight, "a number above 0")
@@ -127,7 +128,7 @@ class Classification(Kind):
         return (type(self).__name__, self.weighted, self.focal, self.label_smoothing)
 
     def scale_targets(self, task: Task, targets: np.ndarray) -> np.ndarray:
-        """With class weights (R, 2), the label and its weight: tasks of different weights may share a call of `loss`."""
+        """With class weights (R, 2), label and weight, so that tasks of different weights share a call of `loss`."""
         if not self.weighted:
             return targets
         weights = np.array([task.fitted["class_weights"].get(label, 1.0) for label in task.labels])
@@ -141,7 +142,7 @@ class Classification(Kind):
         if self.label_smoothing:
             loss = (1.0 - self.label_smoothing) * loss - self.label_smoothing * log_p.mean(-1)
         if self.focal:
-            # 1 - p as -expm1(log p), which is exact near 0; at 0 itself a gamma below 1 has no gradient.
+            # 1 - p as -expm1(log p), which is exact near 0; at 0 itself, a gamma below 1 has an infinite gradient.
             loss = loss * (-own.expm1()).clamp(min=1e-7) ** self.focal
         return loss * targets[:, 1] if self.weighted else loss
 

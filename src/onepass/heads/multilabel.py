@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SEPARATORS = "|;,"
 ADVICE = 'Write them as a JSON list, ["joy", "love"] or [], or with one of | ; , between them.'
-_ITEM = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[-+\w.]+)\s*"""
+_ITEM = r"""(?:'(?:[^'\\]|\\['"\\nrt])*'|"(?:[^"\\]|\\['"\\nrt])*"|[-+\w.]+)\s*"""
 # ['a', 'b'] as pandas writes a list to a csv file; ['a' 'b'] of a numpy array would be read as one label, 'ab'.
 _PYTHON_LIST = re.compile(rf"\[\s*(?:{_ITEM}(?:,\s*{_ITEM})*)?\]")
 
@@ -60,10 +60,13 @@ def _written_list(text: str) -> list[Any] | None:
     if not text.startswith("["):
         return None
     try:
-        found = ast.literal_eval(text) if _PYTHON_LIST.fullmatch(text) and "'" in text else json.loads(text)
-    except (ValueError, SyntaxError, RecursionError):
+        return list(json.loads(text))
+    except (ValueError, RecursionError):
+        pass
+    try:
+        return list(ast.literal_eval(text)) if _PYTHON_LIST.fullmatch(text) else None
+    except (ValueError, SyntaxError):
         return None
-    return list(found)
 
 
 def _shown(value: Any) -> str:

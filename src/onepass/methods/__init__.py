@@ -6,10 +6,14 @@ from typing import Any, Literal, get_args, get_origin
 
 from onepass.encoder.encoder import Encoder
 from onepass.errors import ConfigError, listed, unknown
+from onepass.methods.adapter import Adapter
 from onepass.methods.base import Method, Stage, States
 from onepass.methods.frozen import Frozen
 from onepass.methods.mtdnn import MTDNN
 from onepass.methods.mtop import MTOP
+from onepass.methods.pals import PALs
+from onepass.methods.ptuning import PTuning
+from onepass.methods.ptuning2 import PTuning2
 from onepass.methods.readers import Readers
 from onepass.methods.single import Single
 from onepass.tasks import TaskFile
@@ -20,6 +24,10 @@ METHODS: dict[str, type[Method]] = {
     "mtdnn": MTDNN,
     "frozen": Frozen,
     "single": Single,
+    "ptuning": PTuning,
+    "ptuning2": PTuning2,
+    "adapter": Adapter,
+    "pals": PALs,
 }
 
 __all__ = ["METHODS", "Method", "Stage", "States", "check_method", "make_method"]

@@ -17,22 +17,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from onepass.encoder.batch import Batch, Layout
+from onepass.encoder.batch import Batch
 from onepass.encoder.encoder import Encoder
 from onepass.errors import ConfigError
 from onepass.methods.asked import Asked
 from onepass.methods.base import Method, PooledTask, Stage, States, pool_by_task
+from onepass.methods.prompts import draw_common_tokens as draw_common_tokens
+from onepass.methods.prompts import random_prompts, read_prompted, token_prompts
 
 if TYPE_CHECKING:
     from onepass.data.examples import Examples
     from onepass.encoder.tokenizer import Tokenizer
 
 Start = Literal["random", "token", "single"]
-COMMON_TOKENS = 5000  # TK draws from so many of the data set's most frequent tokens
 
 
 class PromptedTask(PooledTask):
@@ -41,11 +41,6 @@ class PromptedTask(PooledTask):
     def __init__(self, length: int, embedding_width: int, width: int):
         super().__init__(width)
         self.prompts = random_prompts(length, embedding_width)
-
-
-def random_prompts(length: int, width: int) -> nn.Parameter:
-    """RD initialisation: a normal of 0.02, drawn again beyond twice that."""
-    return nn.Parameter(nn.init.trunc_normal_(torch.empty(length, width), std=0.02, a=-0.04, b=0.04))
 
 
 class MTOP(Method):
@@ -87,9 +82,7 @@ class MTOP(Method):
     def add_task(self, tokenizer: Tokenizer, examples: Examples | None = None) -> None:
         task = self.new_task()
         if self.prompts_from == "token" and examples is not None:
-            special = tokenizer.encode([("",)])[0].ids
-            ids = torch.from_numpy(draw_common_tokens(examples.ids, special, self.prompt_length))
-            task.prompts.copy_(self.encoder.words(ids.to(self.device)).cpu())
+            task.prompts.copy_(token_prompts(self.encoder, tokenizer, examples, self.prompt_length))
         self.tasks.append(task)
 
     def own(self, task: int) -> PromptedTask:
@@ -143,27 +136,10 @@ class MTOP(Method):
 
     def encode(self, prompts: Tensor, batch: Batch) -> Tensor:
         """The last layer's states of prompts (B, Q, E) put before the texts: (B, Q, H)"""
-        encoder, device = self.encoder, batch.ids.device
-        if self.shared is not None:
-            prompts = torch.cat([self.shared.expand(len(batch), -1, -1), prompts], 1)
-        count = prompts.shape[1]
-        layout = Layout([count + length for length in batch.layout.lengths], device=device)
-        place_of_text = torch.arange(batch.layout.total, device=device) + count * (batch.layout.rows + 1)
-        place_of_prompt = (layout.starts.unsqueeze(1) + torch.arange(count, device=device)).flatten()
-        words = encoder.words(batch.ids)
-        joined = words.new_empty(layout.total, words.shape[-1])
-        joined = joined.index_copy(0, place_of_prompt, prompts.flatten(0, 1).to(words.dtype)).index_copy(
-            0, place_of_text, words
-        )
-        types = torch.zeros(layout.total, dtype=torch.long, device=device).index_copy(0, place_of_text, batch.types)
-        positions = layout.positions
-        if not self.shifted:
-            positions = (positions - count).clamp(min=-1)
-        x = encoder.embed(joined, positions, types)
-        for layer in encoder.layers:
-            x = layer(x, layout)
-        own = slice(0 if self.shared is None else len(self.shared), None)
-        return encoder.finish(x[place_of_prompt]).unflatten(0, (len(batch), count))[:, own]
+        if self.shared is None:
+            return read_prompted(self.encoder, prompts, batch, shifted=self.shifted)[:, :-1]
+        prompts = torch.cat([self.shared.expand(len(batch), -1, -1), prompts], 1)
+        return read_prompted(self.encoder, prompts, batch, shifted=self.shifted)[:, len(self.shared) : -1]
 
     def stages(self) -> list[Stage]:
         joint = Stage()
@@ -185,13 +161,3 @@ class MTOP(Method):
                 task.pooler.load_state_dict(fresh.pooler.state_dict())
             if not self.copy_heads:
                 head.reset_parameters()
-
-
-def draw_common_tokens(ids: np.ndarray, special: Sequence[int], count: int) -> np.ndarray:
-    """TK initialisation: tokens drawn, without repeating, from the most frequent ones of the task's own texts."""
-    counts = np.bincount(ids)
-    counts[[token for token in special if token < len(counts)]] = 0
-    common = np.argsort(-counts, kind="stable")[:COMMON_TOKENS]
-    common = common[counts[common] > 0]
-    chosen = torch.randperm(len(common))[:count].numpy()  # torch's generator, so that the run's seed rules it
-    return np.resize(common[chosen], count)

@@ -12,17 +12,17 @@ from onepass.tasks import TaskFile
 class TrainOptions:
     """How to train. Every field can be set in the task file or as `key=value` on the command line."""
 
-    epochs: int = 5
+    epochs: int = 8
     """Passes over all tasks' rows together"""
-    batch_size: int = 32
+    batch_size: int = 64
     """Rows of a step, of all tasks mixed"""
     batch_tokens: int = 8192
     """Tokens of a step at most; long texts make batches of fewer rows"""
-    encoder_rate: float = 5e-5
+    encoder_rate: float = 1e-4
     """Learning rate of the encoder"""
-    token_rate: float = 1e-3
+    token_rate: float = 3e-4
     """Learning rate of the tasks' own input tokens: readers, prompts"""
-    head_rate: float = 5e-4
+    head_rate: float = 2e-4
     """Learning rate of poolers, heads and what else a method adds"""
     freeze: Literal["none", "embeddings"] = "none"
     """What of the encoder does not learn: `embeddings` are its tables of words, positions and types"""
@@ -32,7 +32,7 @@ class TrainOptions:
     """Decay of weight matrices; norms and biases are left alone"""
     clip: float = 1.0
     """Largest norm of a step's gradient"""
-    average: float = 0.0
+    average: float = 0.99
     """Keep a running mean of the weights instead of the last ones; 0.99 is about the mean of 100 steps, 0: none"""
     dropout: float = 0.1
     """Dropout before the heads"""
