@@ -1,4 +1,4 @@
-"""Writing folders whole or not at all, and knowing when one was damaged.
+"""Writing and changing folders whole or not at all, and knowing when one was damaged.
 
 A folder is written under a temporary name beside its place, every file is flushed to the disk, and the folder is
 renamed last. Its MANIFEST.json holds the sha256 of every other file.
@@ -6,26 +6,29 @@ renamed last. Its MANIFEST.json holds the sha256 of every other file.
 
 import ctypes
 import errno
+import glob
 import hashlib
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from onepass.errors import FolderError
 
-MANIFEST = "MANIFEST.json"
+MANIFEST, FORMAT = "MANIFEST.json", 1
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+_NO_LINKS = (errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS)
 
 
 @contextmanager
 def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """A folder to fill; at the end of the block it has its manifest and stands at `path`, or after an error nowhere."""
     path = path.absolute()
-    draft = path.parent / f".{path.name}.{os.getpid()}.new"
+    draft = draft_of(path)
     try:
         draft.mkdir(parents=True)
         yield draft
@@ -37,11 +40,119 @@ def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
             _exchange(draft, path)
         else:
             raise FolderError(f"{path} appeared while it was being written. Choose another name.")
-        sync_folder(path.parent)
     except OSError as error:
         raise FolderError(f"{path} could not be written: {reason(error)}. Nothing was changed there.") from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)  # what is left here is a failed draft, or the folder that was replaced
+    _sync_parent(path)
+
+
+class Edit:
+    """The next version of a folder with a manifest: new files are written to `draft`, the others stay as they were."""
+
+    def __init__(self, folder: Path, draft: Path):
+        self.folder, self.draft = folder, draft
+        self.before: dict[str, str] = verify(folder)
+        """The manifest's files and their sha256 as they are"""
+        self.after: dict[str, str] | None = None
+        """As they will be, once the draft is complete"""
+        self._dropped: list[str] = []
+
+    def drop(self, *names: str) -> None:
+        """Leave out these files, or what lies in these folders when they end in a slash."""
+        self._dropped += names
+
+    def complete(self) -> None:
+        """Take over every file that was neither dropped nor written anew, and write the manifest."""
+        written = _files(self.draft)
+        kept = [name for name in _files(self.folder) if name not in written and not self._is_dropped(name)]
+        for name in kept:
+            _share(self.folder / name, self.draft / name)
+        # What somebody laid into the folder is kept, and still is none of its listed files.
+        listed = {name: self.before[name] for name in kept if name in self.before}
+        self.after = dict(sorted((listed | {name: digest(self.draft / name) for name in written}).items()))
+        write_json(self.draft / MANIFEST, {"format": FORMAT, "files": self.after})
+
+    def _is_dropped(self, name: str) -> bool:
+        return name == MANIFEST or any(name == d or (d.endswith("/") and name.startswith(d)) for d in self._dropped)
+
+
+@contextmanager
+def edit_folder(path: Path) -> Iterator[Edit]:
+    """Change a folder that has a manifest: at the end of the block it is the new one, after an error the old one.
+
+    Nothing that stays is copied: the new folder shares its files with the old one (hard links), and nothing is ever
+    written to a file that is there already. One process at a time can change a folder.
+    """
+    path = path.resolve()  # where a link leads: the link itself is left alone
+    with locked(path):
+        for left in path.parent.glob(f".{glob.escape(path.name)}.*.edit"):
+            shutil.rmtree(left, ignore_errors=True)  # of a process that was killed: the lock is ours
+        draft = draft_of(path).with_suffix(".edit")
+        try:
+            edit = Edit(path, draft)
+            draft.mkdir()
+            shutil.copymode(path, draft)
+            yield edit
+            if edit.after is None:
+                edit.complete()
+            sync_tree(draft)
+            _exchange(draft, path)
+        except OSError as error:
+            raise FolderError(f"{path} could not be changed: {reason(error)}. Nothing was changed there.") from error
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)  # a failed draft, or the folder that was replaced
+        _sync_parent(path)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Within the block no other process that asks may change what is at `path`; the lock is a file beside it."""
+    import fcntl  # not on Windows, where models can still be loaded
+
+    name = path.parent / f".{path.name}.lock"
+    try:
+        while True:
+            lock = os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if name.exists() and os.path.samestat(os.fstat(lock), name.stat()):
+                    break
+                os.close(lock)  # it was removed by the process that held it, before we had it
+            except OSError:
+                os.close(lock)
+                raise
+    except BlockingIOError:
+        raise FolderError(f"{path} is being changed by another process. Wait until it is done, then try again.") from None
+    except OSError as error:
+        raise FolderError(f"{path} cannot be changed: {reason(error)}.") from error
+    try:
+        yield
+    finally:
+        os.unlink(name)  # while it is held: whoever opened it meanwhile finds that it is gone, and makes a new one
+        os.close(lock)
+
+
+def _files(folder: Path) -> list[str]:
+    """The files in a folder and below, by their names in it."""
+    return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+
+
+def _share(source: Path, target: Path) -> None:
+    """One more name for a file, or a copy where the system allows no second name."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    real = os.path.realpath(source)  # in the hub's cache every file of a model is a link to elsewhere
+    try:
+        os.link(real, target)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        shutil.copy2(real, target)
+
+
+def draft_of(path: Path) -> Path:
+    """A name beside `path` that no other save uses; a process killed earlier may have left a draft of its own."""
+    return path.parent / f".{path.name}.{os.getpid()}-{secrets.token_hex(3)}.new"
 
 
 def reason(error: OSError) -> str:
@@ -57,10 +168,21 @@ def _exchange(draft: Path, path: Path) -> None:
     swap = getattr(libc, "renameat2", None)
     if swap is not None and swap(_AT_FDCWD, os.fsencode(draft), _AT_FDCWD, os.fsencode(path), _RENAME_EXCHANGE) == 0:
         return
-    aside = path.parent / f".{path.name}.{os.getpid()}.old"
+    aside = draft.with_suffix(".old")
     os.rename(path, aside)
-    os.rename(draft, path)
+    try:
+        os.rename(draft, path)
+    except OSError:
+        os.rename(aside, path)
+        raise
     os.rename(aside, draft)
+
+
+def _sync_parent(path: Path) -> None:
+    try:
+        sync_folder(path.parent)
+    except OSError as error:
+        raise FolderError(f"{path} was written, but may be lost if the power fails: {reason(error)}.") from error
 
 
 def sync_folder(path: Path) -> None:
@@ -89,14 +211,14 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise FolderError(f"{path} is missing.") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise FolderError(f"{path} cannot be read: {error}") from error
 
 
 def write_manifest(folder: Path) -> None:
     """List every file of the folder with its sha256."""
     files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != MANIFEST)
-    write_json(folder / MANIFEST, {"format": 1, "files": {p.relative_to(folder).as_posix(): digest(p) for p in files}})
+    write_json(folder / MANIFEST, {"format": FORMAT, "files": {p.relative_to(folder).as_posix(): digest(p) for p in files}})
 
 
 def digest(path: Path) -> str:
@@ -104,13 +226,17 @@ def digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def verify(folder: Path) -> list[str]:
-    """The files of a folder, each checked against the manifest; all that are missing or changed are named at once."""
-    listed = read_json(folder / MANIFEST).get("files", {})
+def verify(folder: Path) -> dict[str, str]:
+    """The files of a folder with their sha256, each checked against the manifest; all faults are named at once."""
+    manifest = read_json(folder / MANIFEST)
+    listed = manifest.get("files") if isinstance(manifest, dict) and manifest.get("format") == FORMAT else None
+    if not isinstance(listed, dict):
+        raise FolderError(f"{folder / MANIFEST} is damaged, or of a newer version. Upgrade with: pip install -U onepass")
     faults = []
     for name, expected in listed.items():
         path = folder / name
-        if not path.resolve().is_relative_to(folder.resolve()):
+        # By name, not by where a link leads: in the hub's cache every file of a model is a link to elsewhere.
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
             faults.append(f"{name} lies outside")
         elif not path.is_file():
             faults.append(f"{name} is missing")
@@ -118,4 +244,4 @@ def verify(folder: Path) -> list[str]:
             faults.append(f"{name} was changed")
     if faults:
         raise FolderError(f"{folder} is damaged: {'; '.join(faults)}. Restore it from a copy, or train again.")
-    return list(listed)
+    return listed

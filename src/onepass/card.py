@@ -15,6 +15,7 @@ def model_card(model: Model) -> str:
         scores = record.get("scores", {}).get("validation", {})
         score = f"{scores['score']:.1f} ({scores['metric']}, {scores['rows']} rows)" if scores else ""
         labels = ", ".join(task.labels[:12]) + (", ..." if len(task.labels) > 12 else "")
+        labels = " ".join(labels.replace("|", "\\|").split())  # what would break the table
         rows.append(f"| {task.name} | {task.kind} | {labels} | {record.get('rows', {}).get('train', '')} | {score} |")
     passes = "one pass" if model.method.one_pass else f"{len(model.tasks)} passes"
     return f"""---

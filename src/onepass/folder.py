@@ -5,7 +5,9 @@ A task folder and the encoder's fingerprint are all a task is. Only safetensors 
 
 from __future__ import annotations
 
+import os
 import platform
+import re
 import shutil
 import tempfile
 from importlib import metadata
@@ -13,26 +15,33 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from onepass.atomic import new_folder, read_json, verify, write_json
+from onepass.atomic import MANIFEST, draft_of, new_folder, read_json, reason, verify, write_json
 from onepass.card import model_card
 from onepass.encoder.config import EncoderConfig
 from onepass.encoder.loading import build_encoder, fingerprint
 from onepass.encoder.tokenizer import Tokenizer
-from onepass.errors import EncoderError, FolderError
+from onepass.errors import ConfigError, EncoderError, FolderError
 from onepass.methods import make_method
 from onepass.model import Model
 from onepass.tasks import MethodChoice, Task
 
 FORMAT = 1
+NEEDED = ("config.json", "tokenizer.json", "encoder.safetensors")
 
 
 def check_output(path: Path, *, overwrite: bool = False, needed: int = 0) -> None:
     """Raise before any work is done if a model folder cannot be written here; `needed` bytes have to fit twice."""
+    try:
+        _check_output(path, overwrite, needed)
+    except OSError as error:
+        raise FolderError(f"{path} cannot be written: {reason(error)}. Choose another output.") from error
+
+
+def _check_output(path: Path, overwrite: bool, needed: int) -> None:
     if path.exists() and not overwrite:
         raise FolderError(f"{path} exists already. Choose another output, or replace it with --force (overwrite=True).")
     if path.exists() and not (path / "config.json").is_file() and (not path.is_dir() or any(path.iterdir())):
@@ -48,6 +57,9 @@ def check_output(path: Path, *, overwrite: bool = False, needed: int = 0) -> Non
             f"There is no space for the model: {parent} has {free / 1e6:,.0f} MB free, {2 * needed / 1e6:,.0f} MB are "
             "needed. Free some, or choose another output."
         )
+    draft = parent / draft_of(path.absolute()).name
+    draft.mkdir()  # names that are too long, folders and disks that may not be written to
+    draft.rmdir()
 
 
 def size_of(model: nn.Module) -> int:
@@ -58,24 +70,26 @@ def size_of(model: nn.Module) -> int:
 def save_model(model: Model, path: Path, *, overwrite: bool = False) -> None:
     """Write a model's folder, whole or not at all."""
     check_output(path, overwrite=overwrite, needed=size_of(model))
+    if broken := [name for name, p in model.named_parameters() if not torch.isfinite(p).all()]:
+        raise FolderError(f"The model was not written: {broken[0]} holds numbers that are not finite.")
     with new_folder(path, overwrite=overwrite) as folder:
         write_json(folder / "config.json", _config(model))
         model.tokenizer.save(folder / "tokenizer.json")
-        save_file(_tensors(model.method.encoder), folder / "encoder.safetensors")
+        _save(_tensors(model.method.encoder), folder / "encoder.safetensors")
         if shared := shared_weights(model):
-            save_file(shared, folder / "method.safetensors")
+            _save(shared, folder / "method.safetensors")
         for number in range(len(model.tasks)):
             save_task(model, number, folder / "tasks" / model.tasks[number].name)
         (folder / "README.md").write_text(model_card(model), encoding="utf-8")
 
 
-def save_task(model: Model, number: int, folder: Path) -> None:
-    """Write one task's folder: what it is, and its own weights."""
+def save_task(model: Model, number: int, folder: Path, order: int | None = None) -> None:
+    """Write one task's folder: what it is, and its own weights. `order` is its place among the folder's tasks."""
     folder.mkdir(parents=True)
     weights = _tensors(model.method.tasks[number], "method.") | _tensors(model.heads[number], "head.")
-    save_file(weights, folder / "weights.safetensors")
+    _save(weights, folder / "weights.safetensors")
     task = model.tasks[number].model_dump(mode="json")
-    known = {"order": number, "version": 1, "parameters": sum(t.numel() for t in weights.values())}
+    known = {"order": number if order is None else order, "version": 1, "parameters": sum(t.numel() for t in weights.values())}
     write_json(folder / "task.json", task | known | model.records[number])
 
 
@@ -88,7 +102,7 @@ def shared_weights(model: Model) -> dict[str, Tensor]:
 def load_model(source: str | Path) -> Model:
     """A model from its folder, or from a hub name, after checking every file against the manifest."""
     folder = _find(source)
-    files = verify(folder)
+    files = model_files(folder)
     config = read_config(folder)
     try:
         encoder = build_encoder(
@@ -99,18 +113,36 @@ def load_model(source: str | Path) -> Model:
         method = make_method(choice.name, encoder, choice.options)
         model = Model(method, tokenizer, choice, config["encoder"]["source"])
         model.training_record = config.get("training", {})
-        if "method.safetensors" in files:
-            method.load_state_dict(_load(folder / "method.safetensors"), strict=False)
+        shared = _load(folder / "method.safetensors") if "method.safetensors" in files else {}
+        if shared.keys() != shared_weights(model).keys():
+            raise FolderError(f"{folder}: method.safetensors does not hold the weights of method {choice.name!r}.")
+        method.load_state_dict(shared, strict=False)
         for name in task_order(folder, files):
             load_task(model, folder / "tasks" / name)
-    except (KeyError, TypeError, EncoderError, RuntimeError, ValidationError) as error:
+    except KeyError as error:
+        raise FolderError(f"{folder} is no model this version can read: it does not say {error}.") from error
+    except (AttributeError, ConfigError, EncoderError, RuntimeError, TypeError, ValueError) as error:
         raise FolderError(f"{folder} is no model this version can read: {error}") from error
     return model.eval()
+
+
+def model_files(folder: Path) -> list[str]:
+    """The files of a model folder, checked against its manifest; those that are loaded must be among them."""
+    if not (folder / MANIFEST).is_file():
+        read_config(folder)  # says so if this is no model folder at all
+    files = list(verify(folder))
+    tasks = {file.rpartition("/")[0] for file in files if file.startswith("tasks/")}
+    needed = [*NEEDED, *(f"{task}/{name}" for task in sorted(tasks) for name in ("task.json", "weights.safetensors"))]
+    if missing := [name for name in needed if name not in files]:
+        raise FolderError(f"{folder} is damaged: its manifest does not list {', '.join(missing)}.")
+    return files
 
 
 def load_task(model: Model, folder: Path) -> None:
     """Add the task of a folder to a model."""
     known = read_json(folder / "task.json")
+    if known["name"] != folder.name:
+        raise FolderError(f"{folder} holds a task of another name, {known['name']!r}.")
     task = Task(**{key: value for key, value in known.items() if key in Task.model_fields})
     model.add(task)
     model.records[-1] = {key: known[key] for key in ("rows", "data", "scores", "version") if key in known}
@@ -202,6 +234,18 @@ def _config(model: Model) -> dict[str, Any]:
 
 def _tensors(module: nn.Module, prefix: str = "") -> dict[str, Tensor]:
     return {prefix + name: t.detach().cpu().contiguous() for name, t in module.state_dict().items()}
+
+
+def _save(tensors: dict[str, Tensor], path: Path) -> None:
+    path.touch()
+    mode = path.stat().st_mode
+    try:
+        save_file(tensors, path)
+    except SafetensorError as error:  # it hides the system's error in its text
+        found = re.search(r"os error (\d+)", str(error))
+        number = int(found.group(1)) if found else 0
+        raise OSError(number, os.strerror(number) if number else str(error)) from error
+    path.chmod(mode)  # safetensors lets nobody but the owner read its files
 
 
 def _load(path: Path) -> dict[str, Tensor]:

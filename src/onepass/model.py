@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from onepass.data.examples import Examples
 from onepass.data.stream import sorted_batches
 from onepass.encoder.batch import Batch
 from onepass.encoder.tokenizer import Tokenizer
-from onepass.errors import ConfigError, unknown
+from onepass.errors import ConfigError, DataError, listed, unknown
 from onepass.heads import Kind, make_kind
 from onepass.methods import Method, States
 from onepass.methods.asked import Asked, linear_by_task
@@ -102,6 +102,27 @@ class Model(nn.Module):
         self.records.append({})
         self.to(self.device)
 
+    def discard(self, number: int) -> None:
+        """Forget a task; those after it are numbered one less."""
+        for parts in (self.method.tasks, self.heads, self.kinds, self.tasks, self.records):
+            del parts[number]  # type: ignore[attr-defined]
+
+    def add_task(self, name: str, *, options: Mapping[str, Any] | None = None, **keys: Any) -> None:
+        """Train one more task, with everything the model has left as it is.
+
+        The keys are those of a task in a task file (train, text, label, ...); `options` say how to train, see
+        `onepass.training.adding.AddOptions`. The model's folder does not change until the model is saved.
+        """
+        from onepass.training.adding import add_named_task
+
+        add_named_task(self, name, keys, options or {})
+
+    def remove_task(self, name: str) -> None:
+        """Forget a task. The model's folder does not change until the model is saved."""
+        from onepass.living import check_removable
+
+        self.discard(check_removable(self, name))
+
     # --- one pass -----------------------------------------------------------------------------------------------
 
     def forward(self, batch: Batch, asked: Tensor, method: Forward | None = None) -> list[Answers]:
@@ -137,7 +158,8 @@ class Model(nn.Module):
         losses, order = [], []
         for group in answers:
             target = torch.as_tensor(np.stack([targets[ask] for ask in group.asks]))
-            losses.append(group.kind.loss(group.logits, target.to(group.logits.device, non_blocking=True)))
+            loss = group.kind.loss(group.logits, target.to(group.logits.device, non_blocking=True))
+            losses.append(loss * self.method.loss_scale(group.logits.shape[-1]))
             order.append(group.asks)
         back = torch.from_numpy(np.argsort(np.concatenate(order)))
         joined = torch.cat(losses)
@@ -146,7 +168,7 @@ class Model(nn.Module):
     @torch.inference_mode()
     def logits(self, batch: Batch, tasks: Sequence[int]) -> list[np.ndarray]:
         """For each of `tasks` the (B, C) logits of all texts, from one pass."""
-        asked = torch.tensor(list(tasks)).expand(len(batch), -1)
+        asked = torch.tensor(list(dict.fromkeys(tasks))).expand(len(batch), -1)
         found: dict[int, np.ndarray] = {}
         for group in self(batch.to(self.device), asked):
             values = group.logits.float().cpu().numpy()
@@ -168,13 +190,15 @@ class Model(nn.Module):
 
     def label(self, texts: Sequence[Text], tasks: Sequence[str] | None = None) -> list[Labelled]:
         """The texts with their answers, in order."""
+        parts = [_parts(text, i) for i, text in enumerate(texts)]
+        self.numbers(tasks)  # so that a wrong name is said even where there is no text
+        applicable = {size: self.applicable(size, tasks) for size in {len(part) for part in parts}}
         was_training = self.training
         self.eval()
-        encoded = self.tokenizer.encode([(text,) if isinstance(text, str) else tuple(text) for text in texts])
+        encoded = self.tokenizer.encode(parts)
         results: list[Labelled | None] = [None] * len(texts)
-        for size in {1 if isinstance(text, str) else len(text) for text in texts}:
-            rows = [i for i, text in enumerate(texts) if (1 if isinstance(text, str) else len(text)) == size]
-            asked = self.applicable(size, tasks)
+        for size, asked in applicable.items():
+            rows = [i for i, part in enumerate(parts) if len(part) == size]
             lengths = [[len(encoded[row]) for row in rows]]
             order = [(0, place) for place in range(len(rows))]
             for places in sorted_batches(order, lengths, max_rows=len(rows), max_tokens=SERVING_TOKENS):
@@ -193,11 +217,7 @@ class Model(nn.Module):
 
     def applicable(self, num_texts: int, names: Sequence[str] | None) -> list[int]:
         """The numbers of the tasks to ask of a text (1) or a pair (2)."""
-        known = {task.name: number for number, task in enumerate(self.tasks)}
-        for name in names or ():
-            if name not in known:
-                raise ConfigError(unknown("task", name, known))
-        chosen = [known[name] for name in names] if names is not None else list(known.values())
+        chosen = self.numbers(names)
         fitting = [number for number in chosen if len(self.tasks[number].text) == num_texts]
         if not fitting or (names is not None and len(fitting) < len(chosen)):
             needs = ", ".join(
@@ -206,6 +226,16 @@ class Model(nn.Module):
             given = "a single text" if num_texts == 1 else f"{num_texts} texts together"
             raise ConfigError(f"{given} cannot answer: {needs}. Give these tasks as many texts as they have columns.")
         return fitting
+
+    def numbers(self, names: Sequence[str] | None) -> list[int]:
+        """The numbers of the tasks of these names, each once; of all tasks for None."""
+        known = {task.name: number for number, task in enumerate(self.tasks)}
+        names = [names] if isinstance(names, str) else list(known) if names is None else names
+        if faults := [unknown("task", name, known) for name in dict.fromkeys(names) if name not in known]:
+            raise ConfigError(listed(faults))
+        if not names:
+            raise ConfigError(f"No task is asked. Known: {', '.join(sorted(known)) or 'none'}.")
+        return list(dict.fromkeys(known[name] for name in names))
 
     # --- keeping ------------------------------------------------------------------------------------------------
 
@@ -231,3 +261,11 @@ class Model(nn.Module):
         from onepass.folder import upload_model
 
         return upload_model(self, repository, private=private)
+
+
+def _parts(text: Any, place: int) -> tuple[str, ...]:
+    """The strings of a text or of a pair."""
+    parts = (text,) if isinstance(text, str) else tuple(text) if isinstance(text, (tuple, list)) else ()
+    if not parts or not all(isinstance(part, str) for part in parts):
+        raise DataError(f"Text {place + 1} is {text!r:.80}. Give a string, or two strings in a tuple for a pair.")
+    return parts

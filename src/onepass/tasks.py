@@ -138,9 +138,19 @@ def read_task_file(
         without the tasks that have faults of their own, and returns faults.
     require: the optional keys that each task must have here.
     """
-    draft = _Draft(Path(path))
+    draft = _Draft.read(Path(path))
     for override in overrides:
         draft.override(override)
+    return _checked(draft, checks, require)
+
+
+def make_task(name: str, keys: dict[str, Any], checks: Sequence[Check] = ()) -> Task:
+    """A task from values given in Python or on the command line, checked like those of a task file."""
+    draft = _Draft(Path.cwd() / "command", {"tasks": {name: keys}}, {(): "The task"})
+    return _checked(draft, checks, require=("train",)).tasks[name]
+
+
+def _checked(draft: "_Draft", checks: Sequence[Check], require: Sequence[str]) -> TaskFile:
     file = draft.build(require)
     faults = [*draft.faults, *(fault for check in checks for fault in check(file))]
     if faults:
@@ -170,17 +180,20 @@ def similar(path: Path) -> str:
 class _Draft:
     """A task file being read: its values, the line of each key, the faults so far."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, data: dict[str, Any], origins: dict[Place, str]) -> None:
+        self.path, self.data, self.origins = path, data, origins
+        self.faults: list[str] = []
+
+    @classmethod
+    def read(cls, path: Path) -> "_Draft":
         document = parse(_read(path), as_written=_is_text)
-        self.origins = {place: f"{path}, line {line}" for place, line in document.lines.items()}
-        self.faults = [f"{path}, line {line}: {what}" if line else f"{path}: {what}" for line, what in document.faults]
-        if self.faults:
-            raise ConfigError(listed(self.faults))
+        faults = [f"{path}, line {line}: {what}" if line else f"{path}: {what}" for line, what in document.faults]
+        if faults:
+            raise ConfigError(listed(faults))
         if not isinstance(document.value, dict):
             found = _shown(document.value)
             raise ConfigError(f"{path} is {found}. A task file is a mapping with the keys {', '.join(TOP_KEYS)}.")
-        self.data: dict[str, Any] = document.value
+        return cls(path, document.value, {place: f"{path}, line {line}" for place, line in document.lines.items()})
 
     def fault(self, place: Place, what: str) -> None:
         while place and place not in self.origins:

@@ -251,15 +251,16 @@ def moods() -> list[dict[str, Any]]:
 
 
 def test_a_model_learns_is_saved_and_answers_with_lists(tmp_path: Path, encoder: Path) -> None:
-    options = ["epochs=30", "batch_size=8", "max_length=8", "encoder_rate=0.003", "head_rate=0.01", "dropout=0"]
-    path = write(tmp_path, moods(), encoder)
-    model = onepass.train(path, tmp_path / "model", overrides=[*options, "device=cpu"], progress=False)
+    options = ["epochs=40", "batch_size=8", "max_length=8", "encoder_rate=0.003", "head_rate=0.01", "average=0"]
+    path = write(tmp_path, moods(), encoder, validation="mood.jsonl")
+    model = onepass.train(path, tmp_path / "model", overrides=[*options, "dropout=0", "device=cpu"], progress=False)
     assert model.tasks[0].labels == LABELS
-    assert model.records[0]["rows"] == {"train": 22, "validation": 2}  # the blank cells are no rows
+    assert model.records[0]["rows"] == {"train": 24, "validation": 24}  # the blank cells are no rows
     loaded = onepass.load(tmp_path / "model")
-    answers = loaded.predict(["good day", "good dear day", "bad day", "day"])
+    texts = ["good day 1", "good dear day 1", "bad day 1", "day 1"]
+    answers = loaded.predict(texts)
     assert [answer["mood"].label for answer in answers] == [["joy"], ["joy", "love"], ["anger"], []]
-    assert answers == model.predict(["good day", "good dear day", "bad day", "day"])
+    assert answers == model.predict(texts)
 
 
 def test_bad_cells_are_listed_with_their_rows(tmp_path: Path, encoder: Path) -> None:

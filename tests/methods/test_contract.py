@@ -125,6 +125,7 @@ def test_every_trainable_parameter_learns_after_an_evaluation(
             for part in ("method.tasks", "heads")
         )
         skipped = ("method.encoder.",) if stage.freeze_encoder else ()
+        skipped += tuple(f"method.{part}" for part in model.method.routed)
         expected = {
             key
             for key, weight in model.named_parameters()

@@ -8,7 +8,7 @@ import torch
 
 from onepass.encoder.batch import Batch
 from onepass.errors import ConfigError
-from onepass.methods.mtop import draw_common_tokens
+from onepass.methods.prompts import draw_common_tokens
 from onepass.model import Model
 
 MakeModel = Callable[..., Model]

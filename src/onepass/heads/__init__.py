@@ -20,6 +20,8 @@ __all__ = ["KINDS", "Kind", "check_kinds", "make_kind"]
 
 def make_kind(task: Task) -> Kind:
     """The kind of a task, with the task's options."""
+    if task.kind not in KINDS:
+        raise ConfigError(f"Task {task.name!r}: {unknown('kind', task.kind, KINDS)}")
     return KINDS[task.kind](**task.options)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onepass.heads.base import Kind, Row
+from onepass.heads.base import Kind, Row, wrong_option
 from onepass.prediction import Prediction
 from onepass.tasks import Task
 
@@ -48,6 +48,8 @@ class Regression(Kind):
     metrics = {"spearman": spearman, "pearson": pearson, "r2": r2}
 
     def __init__(self, *, standardise: bool = True):
+        if type(standardise) is not bool:
+            raise wrong_option("standardise", standardise, "true or false")
         self.standardise = standardise
 
     def target(self, row: Row, task: Task, labels: Sequence[str]) -> float:

@@ -8,9 +8,11 @@ from onepass.encoder.encoder import Encoder
 from onepass.errors import ConfigError, listed, unknown
 from onepass.methods.adapter import Adapter
 from onepass.methods.base import Method, Stage, States
+from onepass.methods.camtl import CAMTL
 from onepass.methods.frozen import Frozen
 from onepass.methods.mtdnn import MTDNN
 from onepass.methods.mtop import MTOP
+from onepass.methods.mttag import MTTaG
 from onepass.methods.pals import PALs
 from onepass.methods.ptuning import PTuning
 from onepass.methods.ptuning2 import PTuning2
@@ -28,6 +30,8 @@ METHODS: dict[str, type[Method]] = {
     "ptuning2": PTuning2,
     "adapter": Adapter,
     "pals": PALs,
+    "camtl": CAMTL,
+    "mttag": MTTaG,
 }
 
 __all__ = ["METHODS", "Method", "Stage", "States", "check_method", "make_method"]

@@ -10,7 +10,8 @@ norms and the head learn; so each task has its own copy of the norms, and tasks 
 
 import copy
 from collections.abc import Sequence
-from typing import Literal, TypeVar, cast
+from functools import partial
+from typing import Literal, cast
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -21,8 +22,7 @@ from onepass.errors import ConfigError
 from onepass.methods.asked import Asked
 from onepass.methods.base import Method, Pooler, States, first_tokens, pool_by_task
 from onepass.methods.folding import Folded
-
-M = TypeVar("M", bound=nn.Module)
+from onepass.methods.parts import with_parts
 
 
 class Bottleneck(nn.Module):
@@ -90,47 +90,28 @@ class Adapter(Method):
         return States(pool_by_task(vectors, self.tasks, asks) if self.pooled else vectors)
 
     def adapted(self, folded: Folded) -> Encoder:
-        """The encoder with the parts of the tasks in place, for this folded batch only."""
+        """The encoder with the tasks' parts in place, for this folded batch only."""
         tasks = [cast(AdapterTask, self.tasks[task]) for task in folded.tasks]
-        layers = []
-        for layer, *own in zip(self.encoder.layers, *(task.layers for task in tasks), strict=True):
-            parts = cast(list[AdapterLayer], own)
-            layers.append(
-                with_parts(
-                    layer,
-                    attention_output=nn.Sequential(
-                        layer.attention_output, ByTask(folded, [part.attention for part in parts])
-                    ),
-                    attention_norm=ByTask(folded, [part.attention_norm for part in parts]),
-                    down=nn.Sequential(layer.down, ByTask(folded, [part.mlp for part in parts])),
-                    mlp_norm=ByTask(folded, [part.mlp_norm for part in parts]),
-                )
-            )
+        own_layers = zip(*(cast(Sequence[AdapterLayer], task.layers) for task in tasks), strict=True)
         return with_parts(
             self.encoder,
-            embedding_norm=ByTask(folded, [task.embedding_norm for task in tasks]),
-            layers=nn.ModuleList(layers),
-            final_norm=ByTask(folded, [task.final_norm for task in tasks]),
+            embedding_norm=partial(folded.apply, [task.embedding_norm for task in tasks]),
+            layers=[adapt(layer, own, folded) for layer, own in zip(self.encoder.layers, own_layers, strict=True)],
+            final_norm=partial(folded.apply, [task.final_norm for task in tasks]),
         )
 
 
-class ByTask(nn.Module):
-    """Each token of a folded batch through its own task's module."""
-
-    def __init__(self, folded: Folded, parts: Sequence[nn.Module]):
-        super().__init__()
-        self.folded = folded
-        self.parts = list(parts)  # a plain list: these are the tasks' modules, not ours
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.folded.apply(self.parts, x)
-
-
-def with_parts(module: M, **parts: nn.Module) -> M:
-    """The module with some of its parts replaced: a new one that shares all the rest; `module` stays as it is."""
-    other = copy.copy(module)
-    other._modules = {**module._modules, **parts}
-    return other
+def adapt(layer: Layer, own: Sequence[AdapterLayer], folded: Folded) -> Layer:
+    """A layer with the parts of each of the folded tasks in place."""
+    attention = partial(folded.apply, [part.attention for part in own])
+    mlp = partial(folded.apply, [part.mlp for part in own])
+    return with_parts(
+        layer,
+        attention_output=lambda x: attention(layer.attention_output(x)),
+        attention_norm=partial(folded.apply, [part.attention_norm for part in own]),
+        down=lambda x: mlp(layer.down(x)),
+        mlp_norm=partial(folded.apply, [part.mlp_norm for part in own]),
+    )
 
 
 def own_copy(norm: nn.Module) -> nn.Module:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
 
-from onepass.encoder.batch import Batch
+from onepass.encoder.batch import Batch, Layout
 from onepass.encoder.encoder import Encoder
 from onepass.methods.asked import Asked
 
@@ -56,6 +56,13 @@ class Method(nn.Module):
     """False: the encoder reads a text once per task"""
     depends_on_tasks = False
     """True: an answer changes when other tasks are added or removed"""
+    cannot_add = ""
+    """Why a trained model can be given no further task, as the end of a sentence; empty: it can"""
+    caches: Literal["nothing", "tokens", "texts"] = "nothing"
+    """What `cache` has a row for, while nothing but a task's own weights learns"""
+
+    routed: tuple[str, ...] = ()
+    """The beginnings of the names of weights that only some tokens reach, so that a small batch may leave them idle"""
 
     def __init__(self, encoder: Encoder):
         super().__init__()
@@ -74,8 +81,27 @@ class Method(nn.Module):
         """Make room for one more task; `examples` are its training rows, for methods that start from them."""
         self.tasks.append(self.new_task())
 
+    def start_from(self, new: int, old: int) -> None:
+        """Give a task a copy of another's own weights: its embedding, gates or prompts, but not its head."""
+        self.tasks[new].load_state_dict(self.tasks[old].state_dict())
+
+    @torch.no_grad()
+    def start_from_mean(self, new: int, olds: Sequence[int]) -> None:
+        """Give a task the mean of other tasks' own weights."""
+        others = [self.tasks[old].state_dict() for old in olds]
+        for name, value in self.tasks[new].state_dict().items():
+            value.copy_(torch.stack([other[name] for other in others]).mean(0))
+
     def forward(self, batch: Batch, asked: Tensor) -> States:
         """The states for `asked` (B, K), the numbers of the tasks asked of each text; `asked` stays on the CPU."""
+        raise NotImplementedError
+
+    def cache(self, batch: Batch) -> Tensor:
+        """What of a forward depends on the texts alone, whatever task is asked: (T, ...) or (B, ...), see `caches`."""
+        raise NotImplementedError
+
+    def from_cache(self, cached: Tensor, layout: Layout, asked: Tensor) -> States:
+        """The rest of the forward: from_cache(cache(batch), batch.layout, asked) is forward(batch, asked)."""
         raise NotImplementedError
 
     def stages(self) -> list[Stage]:
@@ -85,8 +111,18 @@ class Method(nn.Module):
         """Learned input tokens; they train at a rate of their own."""
         return iter(())
 
+    def encoder_parameters(self) -> Iterator[nn.Parameter]:
+        """What learns at the encoder's rate: the encoders, and weights that began as a copy of a part of one."""
+        for module in self.modules():
+            if isinstance(module, Encoder):
+                yield from module.parameters()
+
     def extra_loss(self) -> Tensor | float:
         return 0.0
+
+    def loss_scale(self, outputs: int) -> float:
+        """The factor of the losses of tasks with so many outputs."""
+        return 1.0
 
     def limits(self, num_tasks: int, max_length: int) -> list[str]:
         """Why so many tasks, or texts so long, cannot be served, if so."""

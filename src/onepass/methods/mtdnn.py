@@ -8,7 +8,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from onepass.encoder.batch import Batch
+from onepass.encoder.batch import Batch, Layout
 from onepass.encoder.encoder import Encoder
 from onepass.methods.asked import Asked
 from onepass.methods.base import READOUTS, Method, PooledTask, Pooler, States, pool_by_task
@@ -16,6 +16,8 @@ from onepass.methods.base import READOUTS, Method, PooledTask, Pooler, States, p
 
 class MTDNN(Method):
     """The text's own state for every task; only the heads differ."""
+
+    caches = "texts"
 
     def __init__(
         self,
@@ -28,15 +30,22 @@ class MTDNN(Method):
         self.readout = READOUTS[readout]
         self.pooler_of = pooler
         self.pooler = Pooler(encoder.width) if pooler == "shared" else None
+        if pooler == "shared":
+            self.cannot_add = "the pooler that all its tasks share would have to learn too (with pooler: task it can)"
 
     def new_task(self) -> nn.Module:
         return PooledTask(self.encoder.width) if self.pooler_of == "task" else nn.Module()
 
     def forward(self, batch: Batch, asked: Tensor) -> States:
-        text = self.readout(self.encoder(batch), batch)  # (B, H)
-        if self.pooler is not None:
-            text = self.pooler(text)
-        vectors = text.unsqueeze(1).expand(-1, asked.shape[1], -1)  # (B, K, H)
+        return self.from_cache(self.cache(batch), batch.layout, asked)
+
+    def cache(self, batch: Batch) -> Tensor:
+        """What the heads, or the tasks' poolers, are given of each text, (B, H)."""
+        text = self.readout(self.encoder(batch), batch)
+        return text if self.pooler is None else self.pooler(text)
+
+    def from_cache(self, cached: Tensor, layout: Layout, asked: Tensor) -> States:
+        vectors = cached.unsqueeze(1).expand(-1, asked.shape[1], -1)  # (B, K, H)
         if self.pooler_of == "task":
             vectors = pool_by_task(vectors, self.tasks, Asked(asked, vectors.device))
         return States(vectors)

@@ -1,6 +1,7 @@
 """MTOP: the prompts of all tasks are read together with the text, in one pass.
 
-Multi-Task Learning with One Pass, arXiv:2205.10744 (equations 1 to 3). No code was released; where the paper is silent:
+All Birds with One Stone: Multi-task Text Classification for Efficient Inference with One Forward Pass,
+arXiv:2205.10744 (equations 1 to 3). No code was released; where the paper is silent:
 - Prompts are word embeddings put before [CLS]; `positions: shifted` (default) counts positions over prompts and text,
   as the
   TensorFlow Model Garden's encoder does with dense inputs; `positions: none` gives prompts no position and leaves the
@@ -25,7 +26,6 @@ from onepass.encoder.encoder import Encoder
 from onepass.errors import ConfigError
 from onepass.methods.asked import Asked
 from onepass.methods.base import Method, PooledTask, Stage, States, pool_by_task
-from onepass.methods.prompts import draw_common_tokens as draw_common_tokens
 from onepass.methods.prompts import random_prompts, read_prompted, token_prompts
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class MTOP(Method):
     """
 
     depends_on_tasks = True
+    cannot_add = "the prompts of its tasks read each other, so that the answers of all of them would change"
 
     def __init__(
         self,

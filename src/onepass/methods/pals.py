@@ -5,7 +5,7 @@ arXiv:1902.02671. A layer with input h and post-attention states a gives LN(FFN(
 PAL(h) = GELU(V_D MHA(V_E h)) and MHA has no output projection. V_E and V_D are a task's own and shared by its layers;
 queries, keys and values are of each task and layer. `attention: false` is the paper's low-rank rival: V_D GELU(V_E h)
 with matrices of each task and layer. The whole model learns, with a shared pooler and (in the paper) annealed sampling.
-Where paper and released code differ we follow the code: 6 heads (the paper: 12), the GELU after V_D, biases everywhere.
+As in the released code there are 6 heads, the GELU comes after V_D, and all linear layers have biases.
 Families with norms before attention have no LN at the end of a layer; h and a are their unnormalised states.
 """
 
@@ -16,11 +16,12 @@ from torch.nn import functional as F
 
 from onepass.encoder.attention import attend
 from onepass.encoder.batch import Batch
-from onepass.encoder.encoder import Encoder
+from onepass.encoder.encoder import Encoder, Layer
 from onepass.errors import ConfigError
 from onepass.methods.asked import Asked
 from onepass.methods.base import Method, Pooler, States, first_tokens, pool_by_task
 from onepass.methods.folding import Folded
+from onepass.methods.parts import with_parts
 
 
 class PalTask(nn.Module):
@@ -86,9 +87,7 @@ class PALs(Method):
         beside = self.projected_attention if self.attention else self.low_rank
         x = encoder.embed(encoder.words(texts.ids), texts.layout.positions, texts.types)
         for number, layer in enumerate(encoder.layers):
-            extra = beside(x, number, folded)
-            x = layer.merge(x, layer.attend(*layer.project(x, texts.layout), texts.layout))
-            x = layer.after_mlp(x + extra, layer.mlp(x))
+            x = with_extra(layer, beside(x, number, folded))(x, texts.layout)
         vectors = folded.unfold(encoder.finish(first_tokens(x, texts)))  # (B, K, H)
         return States(pool_by_task(vectors, self.tasks, asks) if self.pooler is None else self.pooler(vectors))
 
@@ -105,6 +104,11 @@ class PALs(Method):
     def low_rank(self, x: Tensor, layer: int, folded: Folded) -> Tensor:
         """V_D GELU(V_E h) of each token's own task: (T, H) -> (T, H)"""
         return folded.apply([cast(LowRankTask, self.tasks[task]).layers[layer] for task in folded.tasks], x)
+
+
+def with_extra(layer: Layer, extra: Tensor) -> Layer:
+    """A layer that adds `extra` (T, H) to the residual of its feed-forward part."""
+    return with_parts(layer, after_mlp=lambda x, out: layer.after_mlp(x + extra, out))
 
 
 def small_linear(inputs: int, outputs: int) -> nn.Linear:

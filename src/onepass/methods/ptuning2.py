@@ -51,15 +51,15 @@ class PTuning2(Method):
         encoder: Encoder,
         *,
         prefix_length: int = 2,
-        dropout: float = 0.1,
+        prefix_dropout: float = 0.1,
         pooler: Literal["shared", "task"] = "shared",
         frozen: bool = False,
     ):
         super().__init__(encoder)
-        if not 0 <= dropout < 1:
-            raise ConfigError(f"method 'ptuning2': dropout is {dropout}; possible: from 0 to below 1.")
+        if not 0 <= prefix_dropout < 1:
+            raise ConfigError(f"method 'ptuning2': prefix_dropout is {prefix_dropout}; possible: from 0 to below 1.")
         self.prefix_length = prefix_length
-        self.dropout = dropout
+        self.prefix_dropout = prefix_dropout
         self.frozen = frozen
         self.pooler = Pooler(encoder.width) if pooler == "shared" else None
 
@@ -76,7 +76,7 @@ class PTuning2(Method):
         asks, encoder = Asked(asked, batch.ids.device), self.encoder
         texts = once_per_ask(batch, asked)
         prefixes = asks.per_ask([self.own(task).prefix for task in asks.tasks]).flatten(0, 1)  # (B * K, L, 2, P, h, d)
-        prefixes = F.dropout(prefixes, self.dropout, self.training)
+        prefixes = F.dropout(prefixes, self.prefix_dropout, self.training)
         x = encoder.embed(encoder.words(texts.ids), texts.layout.positions, texts.types)
         for layer, prefix in zip(encoder.layers, prefixes.unbind(1), strict=True):
             key, value = prefix.unbind(1)  # (B * K, P, heads, head_dim)

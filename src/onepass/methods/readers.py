@@ -21,7 +21,7 @@ from onepass.methods.asked import Asked
 from onepass.methods.base import Method, Pooler, States, pool_by_task
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from onepass.data.examples import Examples
     from onepass.encoder.tokenizer import Tokenizer
@@ -38,6 +38,8 @@ class ReaderTask(nn.Module):
 
 class Readers(Method):
     """Each task's own tokens read the text in the top `depth` layers."""
+
+    caches = "tokens"
 
     def __init__(
         self,
@@ -81,23 +83,37 @@ class Readers(Method):
         return (self.own(task).tokens for task in range(len(self.tasks)))
 
     def forward(self, batch: Batch, asked: Tensor) -> States:
+        return self.answer(self.keys_values(batch), batch.layout, asked)
+
+    def cache(self, batch: Batch) -> Tensor:
+        """The keys and values of the top layers, (T, depth, 2, heads, d)."""
+        return torch.stack([torch.stack(pair, 1) for pair in self.keys_values(batch)], 1)
+
+    def from_cache(self, cached: Tensor, layout: Layout, asked: Tensor) -> States:
+        return self.answer([(pair[:, 0], pair[:, 1]) for pair in cached.unbind(1)], layout, asked)
+
+    def keys_values(self, batch: Batch) -> list[tuple[Tensor, Tensor]]:
+        """The text's keys and values, each (T, heads, d), in the top layers."""
         encoder, layout = self.encoder, batch.layout
         x = encoder.embed(encoder.words(batch.ids), layout.positions, batch.types)
         entry = encoder.depth - self.depth
         for layer in encoder.layers[:entry]:
             x = layer(x, layout)
-
-        asks = Asked(asked, x.device)
-        readers = asks.per_ask([self.own(task).tokens for task in asks.tasks]).to(x.dtype)  # (B, K, n, H)
+        found = []
         for layer in encoder.layers[entry:-1]:
             query, key, value = layer.project(x, layout)
-            readers = self.read(layer, readers, key, value, layout)
+            found.append((key, value))
             x = layer.feed_forward(layer.merge(x, layer.attend(query, key, value, layout)))
         # Nobody looks at the text after the last layer: its keys and values are all that is needed there.
-        last = encoder.layers[-1]
-        key, value = last.keys_values(x, layout)
-        readers = encoder.finish(self.read(last, readers, key, value, layout))
-        vectors = readers.mean(2)  # (B, K, H)
+        return [*found, encoder.layers[-1].keys_values(x, layout)]
+
+    def answer(self, text: Sequence[tuple[Tensor, Tensor]], layout: Layout, asked: Tensor) -> States:
+        """What the asked tasks' readers make of the text's keys and values."""
+        asks = Asked(asked, text[0][0].device)
+        readers = asks.per_ask([self.own(task).tokens for task in asks.tasks])  # (B, K, n, H)
+        for layer, (key, value) in zip(self.encoder.layers[-self.depth :], text, strict=True):
+            readers = self.read(layer, readers, key, value, layout)
+        vectors = self.encoder.finish(readers).mean(2)  # (B, K, H)
         return States(pool_by_task(vectors, self.tasks, asks) if self.pooled else vectors)
 
     def read(self, layer: Layer, readers: Tensor, key: Tensor, value: Tensor, layout: Layout) -> Tensor:

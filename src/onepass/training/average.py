@@ -17,18 +17,27 @@ class RunningMean:
         self.parameters = [p for p in parameters if p.requires_grad]
         self.decay = decay
         self.means = [p.detach().clone() for p in self.parameters] if decay else []
-        self.steps = 0
+        self.steps = [0] * len(self.parameters)
+        """The steps in which each parameter changed"""
 
     @torch.no_grad()
     def update(self) -> None:
         """Take in the parameters that the step just changed; those of absent tasks stay as they are."""
         if not self.decay:
             return
-        self.steps += 1
-        # Early on the mean forgets faster, or it would hold on to the untrained weights.
-        share = 1.0 - min(self.decay, self.steps / (self.steps + 10.0))
         changed = [i for i, p in enumerate(self.parameters) if p.grad is not None]
-        torch._foreach_lerp_([self.means[i] for i in changed], [self.parameters[i].detach() for i in changed], share)
+        for i in changed:
+            self.steps[i] += 1
+        # Early on the mean forgets faster, or it would hold on to the untrained weights. Every parameter has its own
+        # early steps: a small task may come late.
+        shares = [1.0 - min(self.decay, self.steps[i] / (self.steps[i] + 10.0)) for i in changed]
+        torch._foreach_lerp_([self.means[i] for i in changed], [self.parameters[i].detach() for i in changed], shares)
+
+    @torch.no_grad()
+    def settle(self) -> None:
+        """Give the model the mean weights for good."""
+        for parameter, mean in zip(self.parameters, self.means, strict=bool(self.decay)):
+            parameter.copy_(mean)
 
     @contextmanager
     def in_place(self) -> Iterator[None]:

@@ -46,9 +46,9 @@ class Best:
 
     @torch.no_grad()
     def offer(self, scores: Scores, model: nn.Module, epoch: float) -> bool:
-        """Keep the model if it scores better than all before; True if so."""
+        """Keep the model if it scores better than all before; True if so. A model that broke is never kept."""
         score = self.criterion(scores, self.weights)
-        if score <= self.score:
+        if not score > self.score or not all(p.isfinite().all() for p in model.parameters() if p.requires_grad):
             self.since += 1
             return False
         self.score, self.epoch, self.since = score, epoch, 0

@@ -93,10 +93,10 @@ def evaluate(
     if faults:
         raise DataError(listed(faults))
     results = score_tasks(model, examples)
-    return {
-        "average": average(results),
-        "tasks": {name: {**result, "split": used[name]} for name, result in results.items()},
-    }
+    for name, result in results.items():
+        metric = tasks[name].metric or result["metric"]
+        result |= {"metric": metric, "score": result[metric], "split": used[name]}
+    return {"average": average(results), "tasks": results}
 
 
 def _tasks_of(model: Model, file: str | Path | TaskFile | None, overrides: Sequence[str]) -> dict[str, Task]:
@@ -113,8 +113,19 @@ def _tasks_of(model: Model, file: str | Path | TaskFile | None, overrides: Seque
 def _rows(model: Model, number: int, given: Task, split_name: str) -> Examples:
     """The rows of a task's split, read with the labels the model knows."""
     task, kind = model.tasks[number], model.kinds[number]
+    if len(given.text) != len(task.text):
+        raise DataError(
+            f"Task {task.name!r} reads {len(given.text)} text columns here ({', '.join(given.text)}), but the model was "
+            f"trained on {len(task.text)} ({', '.join(task.text)}). Give as many."
+        )
     columns = given.model_copy(update={"labels": task.labels})
     if split_name == "validation" and isinstance(given.validation, float):
         train = read_examples(columns, path_of(given, "train"), kind, model.tokenizer, task.labels)
-        return split_rows(train, given.validation, SPLIT_SEED)[1]
+        rows = split_rows(train, given.validation, SPLIT_SEED)[1]
+        if not len(rows):
+            raise DataError(
+                f"Task {task.name!r} has no validation rows: {given.validation:g} of its {len(train)} rows is less than "
+                "one. Give a test file."
+            )
+        return rows
     return read_examples(columns, path_of(given, split_name), kind, model.tokenizer, task.labels)

@@ -7,14 +7,17 @@ optimiser does not touch it: no update, no momentum, no decay.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs
+from accelerate.state import AcceleratorState
 from accelerate.utils import set_seed
 from torch import Tensor, nn
 from tqdm import tqdm
@@ -24,7 +27,7 @@ from onepass.encoder.batch import Batch
 from onepass.encoder.encoder import Encoder
 from onepass.encoder.loading import load_encoder
 from onepass.errors import ConfigError, TrainingError, listed
-from onepass.folder import check_output
+from onepass.folder import check_output, size_of
 from onepass.heads import check_kinds
 from onepass.methods import Method, Stage, States, check_method, make_method
 from onepass.model import Model
@@ -55,6 +58,8 @@ def train(
     """
     if not isinstance(file, TaskFile):
         file = read_task_file(file, overrides, checks=CHECKS)
+    elif faults := [fault for check in CHECKS for fault in check(file)]:
+        raise ConfigError(listed(faults))
     if output is not None:
         check_output(Path(output), overwrite=overwrite)
     options = train_options(file.train)
@@ -67,6 +72,8 @@ def train(
     model = Model(method, tokenizer, file.method, file.encoder, dropout=options.dropout)
     for item in sets:
         model.add(item.task, item.train)
+    if output is not None:
+        check_output(Path(output), overwrite=overwrite, needed=size_of(model))
     Trainer(model, sets, options, progress).run()
     if output is not None:
         model.save(output, overwrite=overwrite)
@@ -94,6 +101,9 @@ class Trainer:
         if options.device not in ("auto", "cpu") and use_cpu:
             raise ConfigError(f"train.device is {options.device!r}, but no GPU is visible here. Use auto or cpu.")
         half = options.precision == "bf16" or (options.precision == "auto" and not use_cpu)
+        if int(os.environ.get("WORLD_SIZE", 1)) == 1:
+            # accelerate holds on to the process's first device and precision; a second training may want others.
+            AcceleratorState._reset_state(reset_partial_state=True)
         self.accelerator = Accelerator(
             cpu=use_cpu,
             mixed_precision="bf16" if half else "no",
@@ -114,7 +124,7 @@ class Trainer:
             rows = {"train": len(item.train), "validation": len(item.validation)}
             self.model.records[number] |= {"rows": rows, "data": fingerprint(item.train)}
         self.model.training_record = {
-            "options": {key: value for key, value in vars(self.options).items() if not key.startswith("_")},
+            "options": asdict(self.options),
             "seconds": round(time.perf_counter() - start, 1),
             "tokens_per_s": round(self.tokens_per_s),
             "skipped_steps": self.skipped,
@@ -126,6 +136,7 @@ class Trainer:
         tasks = list(range(len(self.sets))) if stage.tasks is None else list(stage.tasks)
         options, model = self.options, self.model
         frozen = fixed_parameters(model.method, stage, options)
+        frozen += [p for number in range(len(self.sets)) if number not in tasks for p in self.own_parameters(number)]
         for parameter in frozen:
             parameter.requires_grad_(False)
         optimizer = make_optimizer(model.method, model.heads, options)
@@ -152,17 +163,18 @@ class Trainer:
                 done += len(pairs)
                 if number % share[1] == share[0]:  # every process takes its turn
                     rows = [(tasks[place], row) for place, row in pairs]
-                    set_rates(optimizer, rate_at(done / total, options.warmup))
+                    set_rates(optimizer, rate_at((done - len(pairs) / 2) / total, options.warmup))
                     ok = self.step(step, optimizer, rows, losses, mean)
                     in_a_row = 0 if ok else in_a_row + 1
                     if in_a_row == MOST_SKIPPED_IN_A_ROW:
+                        bar.close()
                         raise self.diverged(rows)
                     tokens += sum(self.sets[task].train.length(row) for task, row in rows)
                 bar.update(len(pairs))
                 self.tokens_per_s = tokens / (time.perf_counter() - started)
                 if number % 10 == 0:
                     bar.set_postfix_str(f"{self.tokens_per_s:,.0f} tokens/s", refresh=False)
-                if done >= next_evaluation * sum(sizes) or done == total:
+                if done >= next_evaluation * sum(sizes) - 1e-6 or done == total:  # 3 * 0.1 is more than 0.3
                     next_evaluation += options.evaluate_every
                     with mean.in_place():
                         self.evaluate(stage, done / sum(sizes), validation, best, losses, bar)
@@ -172,11 +184,18 @@ class Trainer:
                 log.info("%s: stopped early, %d evaluations without a better one", stage.name, best.since)
                 break
         bar.close()
+        mean.settle()  # for trainings without validation rows, which have no best
         best.restore(model)
+        self.accelerator.free_memory()  # it keeps every stage's optimiser
         for parameter in frozen:
             parameter.requires_grad_(True)
         if stage.finish is not None:
             stage.finish(model.heads)  # type: ignore[arg-type]
+
+    def own_parameters(self, task: int) -> list[nn.Parameter]:
+        """What learns for one task alone."""
+        own = [*self.model.method.tasks[task].parameters(), *self.model.heads[task].parameters()]
+        return [parameter for parameter in own if parameter.requires_grad]
 
     def step(
         self, losses_of: nn.Module, optimizer: Any, rows: list[tuple[int, int]], losses: TaskLosses, mean: RunningMean

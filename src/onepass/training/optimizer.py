@@ -3,14 +3,13 @@
 from torch import nn
 from torch.optim import AdamW
 
-from onepass.encoder.encoder import Encoder
 from onepass.methods import Method
 from onepass.training.options import TrainOptions
 
 
 def make_optimizer(method: Method, heads: nn.ModuleList, options: TrainOptions) -> AdamW:
     """An optimiser over everything that learns; a parameter without a gradient is not touched in a step."""
-    in_encoder = {id(p) for module in method.modules() if isinstance(module, Encoder) for p in module.parameters()}
+    in_encoder = {id(p) for p in method.encoder_parameters()}
     tokens = {id(p) for p in method.token_parameters()}
     rates = {"encoder": options.encoder_rate, "tokens": options.token_rate, "heads": options.head_rate}
     groups: dict[tuple[str, bool], list[nn.Parameter]] = {}

@@ -1,6 +1,7 @@
 """The options of a training, as the `train:` part of a task file gives them."""
 
-from dataclasses import dataclass, field, fields
+import math
+from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args, get_origin
 
 from onepass.data.samplers import make_sampler
@@ -48,16 +49,24 @@ class TrainOptions:
     """Stop after so many evaluations without a better one; 0: never"""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Numbers to compute in; auto is bf16 on a GPU and fp32 elsewhere"""
-    device: str = "auto"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to train: auto, cpu, cuda"""
     seed: int = 0
     """Seed of everything that is drawn"""
 
-    _at_least: dict[str, float] = field(
-        default_factory=lambda: {"batch_size": 1, "batch_tokens": 1, "max_length": 8, "evaluate_every": 0.01},
-        repr=False,
-        compare=False,
-    )
+
+# What is possible where it is not any number from 0: the least and the most.
+LIMITS: dict[str, tuple[float, float]] = {
+    "epochs": (1, math.inf),
+    "batch_size": (1, math.inf),
+    "batch_tokens": (1, math.inf),
+    "warmup": (0, 1),
+    "average": (0, 0.9999),  # at 1 the untrained weights would never be forgotten
+    "dropout": (0, 0.9),
+    "max_length": (8, math.inf),
+    "evaluate_every": (0.01, math.inf),
+    "seed": (0, 2**32 - 1),
+}
 
 
 def train_options(values: dict[str, Any]) -> TrainOptions:
@@ -67,7 +76,7 @@ def train_options(values: dict[str, Any]) -> TrainOptions:
 
 def check_train(file: TaskFile) -> list[str]:
     """Faults in the `train:` part of a task file."""
-    known = {item.name: item for item in fields(TrainOptions) if not item.name.startswith("_")}
+    known = {item.name: item for item in fields(TrainOptions)}
     faults = []
     for key, value in file.train.items():
         if key not in known:
@@ -95,8 +104,9 @@ def _mismatch(key: str, value: Any, kind: Any) -> str | None:
         return None if value in get_args(kind) else ", ".join(map(str, get_args(kind)))
     if kind not in (int, float):
         return None
-    least = TrainOptions()._at_least.get(key, 0)
+    least, most = LIMITS.get(key, (0, math.inf))
     right = type(value) is int if kind is int else type(value) in (int, float)
-    if right and value >= least and value == value:
+    if right and least <= value <= most and math.isfinite(value):
         return None
-    return f"a {'whole number' if kind is int else 'number'} from {least:g}"
+    to = "" if math.isinf(most) else f" to {most}"
+    return f"a {'whole number' if kind is int else 'number'} from {least}{to}"

@@ -39,14 +39,17 @@ def read_sets(file: TaskFile, tokenizer: Tokenizer) -> list[TaskSet]:
     return sets
 
 
-def read_set(task: Task, tokenizer: Tokenizer) -> TaskSet:
-    """One task's rows, and the task with its labels and what else its kind learns from the training rows."""
+def read_set(task: Task, tokenizer: Tokenizer, least_rows: int = 0) -> TaskSet:
+    """One task's rows, and the task with its labels and what else its kind learns from the training rows.
+
+    Of fewer than `least_rows` rows none is held back for validation, unless validation is a file.
+    """
     kind = make_kind(task)
     source = path_of(task, "train")
     task = task.model_copy(update={"labels": find_labels(task, source, kind)})
     train = read_examples(task, source, kind, tokenizer, task.labels)
     if isinstance(task.validation, float):
-        train, validation = split(train, task.validation, SPLIT_SEED)
+        train, validation = split(train, task.validation if len(train) >= least_rows else 0.0, SPLIT_SEED)
     else:
         validation = read_examples(task, path_of(task, "validation"), kind, tokenizer, task.labels)
     if faults := kind.faults(task, train.targets):

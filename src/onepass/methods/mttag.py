@@ -1,0 +1,152 @@
+"""MT-TaG: experts in place of every feed-forward, and a gate of each task's own that sends tokens to them.
+
+Sparsely Activated Mixture-of-Experts are Robust Multi-Task Learners, arXiv:2204.07689 (equations 1 to 10). No code was
+released; where the paper is silent:
+- Residual, dropout and norm stay outside of the experts and are shared.
+- The output of an expert is multiplied by its gate value p (equation 6; `scaling: literal`, the default). With E
+  experts that is about 1 / E at the start, which is not the pretrained function; `scaled` multiplies by E * p, and
+  `preserving` by p / p with the gradient stopped below, which leaves the value alone and still trains the gate.
+- No capacity limit: no token is dropped. No balancing loss, no jitter (the paper has none either).
+- The losses of tasks with more outputs are divided by log C; a number's (C = 1) is left alone.
+`gate: shared` is the paper's MT-Switch, `gate: dense` its MT-Dense: neither depends on the task, so one pass does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Literal, cast
+
+import torch
+from torch import Tensor, nn
+
+from onepass.encoder.batch import Batch
+from onepass.encoder.encoder import Encoder, Layer
+from onepass.errors import ConfigError
+from onepass.methods.asked import Asked
+from onepass.methods.base import Method, States, first_tokens
+from onepass.methods.experts import Experts, dispatch, gate_values
+from onepass.methods.folding import once_per_ask
+from onepass.methods.parts import with_parts
+
+
+class GatedTask(nn.Module):
+    """One task's gates, for all layers."""
+
+    def __init__(self, depth: int, experts: int, width: int):
+        super().__init__()
+        self.gates = new_gates(depth, experts, width)
+
+
+def new_gates(depth: int, experts: int, width: int) -> nn.Parameter:
+    return nn.Parameter(torch.randn(depth, experts, width) * 0.001)
+
+
+class MTTaG(Method):
+    """Each token goes to one expert a layer, which its task's gate chooses.
+
+    The paper's values: 4 experts, a gate per task, the gate value as it is, losses divided by log C.
+    """
+
+    routed = ("experts.",)
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        *,
+        experts: int = 4,
+        gate: Literal["task", "shared", "dense"] = "task",
+        scaling: Literal["literal", "scaled", "preserving"] = "literal",
+        divide_losses: bool = True,
+    ):
+        super().__init__(encoder)
+        if experts < 1:
+            raise ConfigError(f"method 'mttag': experts is {experts}; possible: a whole number from 1 (the paper: 4).")
+        self.gate, self.scaling, self.divide_losses = gate, scaling, divide_losses
+        self.num_experts = 1 if gate == "dense" else experts
+        self.one_pass = gate != "task"
+        self.experts = nn.ModuleList(Experts(layer, self.num_experts) for layer in encoder.layers)
+        sizes = (encoder.depth, self.num_experts, encoder.width)
+        self.shared_gates = new_gates(*sizes) if gate == "shared" else None
+
+    def new_task(self) -> nn.Module:
+        if self.gate != "task":
+            return nn.Module()
+        return GatedTask(self.encoder.depth, self.num_experts, self.encoder.width)
+
+    def encoder_parameters(self) -> Iterator[nn.Parameter]:
+        yield from super().encoder_parameters()
+        yield from self.experts.parameters()
+
+    def loss_scale(self, outputs: int) -> float:
+        return 1 / math.log(outputs) if self.divide_losses and outputs > 1 else 1.0
+
+    def forward(self, batch: Batch, asked: Tensor) -> States:
+        if self.one_pass:
+            text = first_tokens(self.encode(batch, None)[0], batch)  # (B, H)
+            return States(text.unsqueeze(1).expand(-1, asked.shape[1], -1))
+        asks = Asked(asked, batch.ids.device)
+        folded = once_per_ask(batch, asked)
+        states, _ = self.encode(folded, asks)
+        return States(first_tokens(states, folded).unflatten(0, asks.shape))
+
+    def encode(self, batch: Batch, asks: Asked | None) -> tuple[Tensor, list[Tensor]]:
+        """The states (T, H) of texts, one row an ask, and the expert of each token in each layer, (T,) each."""
+        encoder, layout, routes = self.encoder, batch.layout, list[Tensor]()
+        x = encoder.embed(encoder.words(batch.ids), layout.positions, batch.types)
+        gates = self.gates_of(asks)
+        of_token = layout.rows if asks is None else asks.of_ask[layout.rows]  # (T,) whose gate, among those asked
+        for index, layer in enumerate(encoder.layers):
+            if gates is not None:
+                layer = self.with_experts(index, layer, gates[:, index], of_token, routes)
+            x = layer(x, layout)
+        return encoder.finish(x), routes
+
+    def gates_of(self, asks: Asked | None) -> Tensor | None:
+        """The gates of the tasks asked, (U, layers, E, H); (1, ...) where all tasks share them, None without."""
+        if self.shared_gates is not None:
+            return self.shared_gates.unsqueeze(0)
+        if self.gate == "dense" or asks is None:
+            return None
+        return torch.stack([cast(GatedTask, self.tasks[task]).gates for task in asks.tasks])
+
+    def with_experts(self, index: int, layer: Layer, gates: Tensor, of_token: Tensor, routes: list[Tensor]) -> Layer:
+        """A layer whose feed-forward is a choice of experts; what was chosen is noted in `routes`."""
+        experts = cast(Experts, self.experts[index]).of(layer)
+
+        def mlp(x: Tensor) -> Tensor:
+            seen = layer.mlp_norm(x) if layer.config.pre_norm else x  # the gate reads what the experts read
+            value, chosen = gate_values(seen, gates, of_token).max(-1)  # (T,) each, equation 5
+            routes.append(chosen)
+            out = dispatch(x, chosen, experts)
+            return out * self.scale(value).unsqueeze(-1).to(out.dtype)  # equation 6
+
+        return with_parts(layer, mlp=mlp)
+
+    def scale(self, value: Tensor) -> Tensor:
+        if self.scaling == "scaled":
+            return value * self.num_experts
+        return value / value.detach() if self.scaling == "preserving" else value
+
+
+@torch.inference_mode()
+def expert_use(method: MTTaG, batches: Iterable[tuple[Batch, Tensor]]) -> Tensor:
+    """How many tokens of each task went to each expert of each layer: (tasks, layers, experts).
+
+    `batches` are the arguments of the method's forward: texts and the tasks (B, K) asked of each.
+    """
+    if method.gate == "dense":
+        raise ConfigError("method 'mttag' with gate: dense has no experts, so none can be counted.")
+    num_tasks, num_experts = len(method.tasks), method.num_experts
+    counts = torch.zeros(num_tasks, method.encoder.depth, num_experts, dtype=torch.long)
+    was_training = method.training
+    method.eval()
+    for batch, asked in batches:
+        folded = once_per_ask(batch.to(method.device), asked)
+        _, routes = method.encode(folded, Asked(asked, method.device))
+        task = asked.flatten().to(method.device)[folded.layout.rows]  # (T,)
+        for index, chosen in enumerate(routes):
+            found = (task * num_experts + chosen).bincount(minlength=num_tasks * num_experts)
+            counts[:, index] += found.view(num_tasks, num_experts).cpu()
+    method.train(was_training)
+    return counts

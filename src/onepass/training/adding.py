@@ -1,0 +1,267 @@
+"""Training one more task of a trained model: everything that is there stays as it is.
+
+Where the method allows it, the encoder reads each text once and the task trains on what was kept of that.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from onepass.data.stream import RowStream, sorted_batches, token_batches
+from onepass.errors import ConfigError, TrainingError, listed, unknown
+from onepass.heads import check_kinds
+from onepass.methods import Method, mismatch
+from onepass.model import Model
+from onepass.tasks import Task, make_task
+from onepass.training.average import RunningMean
+from onepass.training.best import Best
+from onepass.training.cache import TextCache
+from onepass.training.optimizer import make_optimizer, rate_at, set_rates
+from onepass.training.options import TrainOptions
+from onepass.training.sets import TaskSet, fingerprint, read_set
+
+log = logging.getLogger(__name__)
+SIMILAR_ROWS = 128  # rows on which the most similar task is found
+BATCH_TOKENS = 8192
+
+
+@dataclass(frozen=True)
+class AddOptions:
+    """How to train an added task."""
+
+    start: Literal["mean", "similar", "fresh"] = "mean"
+    """Where the task's own weights begin: the mean of the other tasks', those of the most similar task, or anew"""
+    epochs: int = 10
+    """Passes over the task's rows"""
+    least_steps: int = 200
+    """Few rows are passed over more often, until there were so many steps"""
+    batch_size: int = 32
+    """Rows of a step"""
+    token_rate: float = 1e-3
+    """Learning rate of the task's own input tokens: readers, prompts"""
+    head_rate: float = 1e-3
+    """Learning rate of the task's pooler, head and what else the method gives it"""
+    encoder_rate: float = 1e-4
+    """Learning rate of an encoder of the task's own"""
+    weight_decay: float = 0.01
+    """Decay of weight matrices"""
+    average: float = 0.95
+    """Keep a running mean of the weights; 0.95 is about the mean of 20 steps"""
+    patience: int = 3
+    """Stop after so many evaluations on validation without a better one; 0: never"""
+    least_rows: int = 100
+    """Of fewer rows none is held back for validation; the last weights are kept"""
+    seed: int = 0
+    """Seed of everything that is drawn"""
+
+
+def add_options(values: Mapping[str, Any]) -> AddOptions:
+    """The options from plain values; all faults are raised at once."""
+    known = {field.name: field for field in fields(AddOptions)}
+    faults = [unknown("option", key, known) for key in values if key not in known]
+    for key in (key for key in values if key in known):
+        default = getattr(AddOptions(), key)
+        kind = Literal[get_args(_STARTS)] if key == "start" else type(default)
+        wanted = mismatch(values[key], kind)
+        if wanted or (key != "start" and not values[key] >= (key in ("epochs", "batch_size"))):
+            faults.append(f"{key} is {values[key]!r}; possible: {wanted or 'a larger number'}.")
+    if faults:
+        raise ConfigError(listed(faults))
+    return AddOptions(**values)
+
+
+_STARTS = Literal["mean", "similar", "fresh"]
+
+
+def check_addable(method: Method, name: str) -> None:
+    """Raise if a model of this method can be given no further task."""
+    if method.cannot_add:
+        raise ConfigError(
+            f"A model of method {name!r} can be given no further task: {method.cannot_add}. Train all tasks together, "
+            "or use method 'readers', which can."
+        )
+
+
+def add_named_task(model: Model, name: str, keys: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    """Add a task that is described by the keys of a task file."""
+    options = add_options(values)
+    task = make_task(name, dict(keys), checks=[check_kinds])
+    check_new_names(model, [task.name])
+    check_addable(model.method, model.choice.name)
+    train_task(model, read_set(task, model.tokenizer, options.least_rows), options, progress=False)
+
+
+def check_new_names(model: Model, names: Sequence[str]) -> None:
+    """Raise if the model has a task of one of these names."""
+    if there := [name for name in names if name in model.names]:
+        raise ConfigError(
+            f"The model has a task {there[0]!r} already. Choose another name, or train it anew with: onepass update"
+        )
+
+
+def train_task(model: Model, item: TaskSet, options: AddOptions, progress: bool = True) -> None:
+    """Add a task as the last one of a model and train it; if that fails the model is as it was."""
+    start, number = time.perf_counter(), len(model.tasks)
+    check_addable(model.method, model.choice.name)
+    was_training = model.training
+    try:
+        with torch.random.fork_rng(), only_last_learns(model):
+            torch.manual_seed(options.seed)
+            model.add(item.task, item.train)
+            for part in (model.method.tasks[number], model.heads[number]):
+                part.requires_grad_(True)
+            Adding(model, item, options, progress).run()
+    except BaseException:
+        if len(model.tasks) > number:
+            model.discard(number)
+        raise
+    finally:
+        model.train(was_training)
+    rows = {"train": len(item.train), "validation": len(item.validation)}
+    model.records[number] |= {
+        "rows": rows,
+        "data": fingerprint(item.train),
+        "added": {**vars(options), "seconds": round(time.perf_counter() - start, 1)},
+    }
+
+
+@contextmanager
+def only_last_learns(model: Model) -> Iterator[None]:
+    """Within the block nothing of what the model has now learns."""
+    learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    for parameter in learning:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in learning:
+            parameter.requires_grad_(True)
+
+
+class Adding:
+    """Trains the last task of a model."""
+
+    def __init__(self, model: Model, item: TaskSet, options: AddOptions, progress: bool):
+        self.model, self.item, self.options, self.progress = model, item, options, progress
+        self.number = len(model.tasks) - 1
+        self.kind = model.kinds[self.number]
+        self.targets = self.kind.scale_targets(item.task, item.train.targets)
+        self.train = TextCache(model.method, item.train)
+        self.validation = TextCache(model.method, item.validation)
+
+    def run(self) -> None:
+        """Train, and leave the best weights in the model."""
+        options, model = self.options, self.model
+        self.begin()
+        rates = {key: getattr(options, key) for key in ("encoder_rate", "token_rate", "head_rate", "weight_decay")}
+        optimizer = make_optimizer(model.method, model.heads, TrainOptions(**rates))
+        learning = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        mean = RunningMean(learning, options.average)
+        best = Best("mean", [self.item.task])
+        rows = len(self.item.train)
+        epochs = max(options.epochs, math.ceil(options.least_steps / math.ceil(rows / options.batch_size)))
+        stream, done = RowStream([rows], options.seed), 0
+        bar = tqdm(
+            total=epochs * rows, unit="row", desc=self.item.task.name, disable=not self.progress, dynamic_ncols=True
+        )
+        for epoch in range(epochs):
+            model.train()
+            order = stream.epoch_order([rows], epoch)
+            for pairs in token_batches(order, [self.train.lengths], options.batch_size, BATCH_TOKENS):
+                set_rates(optimizer, rate_at((done + len(pairs) / 2) / (epochs * rows), warmup=0.1))
+                optimizer.zero_grad(set_to_none=True)
+                self.loss([row for _, row in pairs]).backward()
+                torch.nn.utils.clip_grad_norm_(learning, 1.0, error_if_nonfinite=False)
+                optimizer.step()
+                mean.update()
+                done += len(pairs)
+                bar.update(len(pairs))
+            if len(self.item.validation):
+                with mean.in_place():
+                    self.evaluate(best, epoch + 1)
+                if options.patience and best.since >= options.patience:
+                    break
+        bar.close()
+        if best.kept:
+            best.restore(model)
+        else:
+            mean.settle()
+        if not all(parameter.isfinite().all() for parameter in learning):
+            raise TrainingError(
+                f"The training of task {self.item.task.name!r} broke: its weights are not finite. Nothing was changed. "
+                "Try smaller rates (head_rate, token_rate)."
+            )
+
+    def begin(self) -> None:
+        """Give the task's own weights their start values."""
+        others = list(range(self.number))
+        if self.options.start == "mean" and others:
+            self.model.method.start_from_mean(self.number, others)
+        elif self.options.start == "similar" and others:
+            old = most_similar(self.train, self.item.train.targets, others, self.options.seed)
+            log.info("%s: starts from %s, the most similar task", self.item.task.name, self.model.tasks[old].name)
+            self.model.method.start_from(self.number, old)
+
+    def loss(self, rows: Sequence[int]) -> Tensor:
+        """The mean loss of these training rows."""
+        batch, states = self.train.ask(rows, self.asked(rows))
+        targets = [self.targets[row] for row in rows]
+        return self.model.losses(batch, self.asked(rows), targets, lambda *_: states).mean()
+
+    def asked(self, rows: Sequence[int]) -> Tensor:
+        return torch.full((len(rows), 1), self.number)
+
+    def evaluate(self, best: Best, epoch: int) -> None:
+        """Score the validation rows, and keep the weights if they are the best so far."""
+        model, name, examples = self.model, self.item.task.name, self.item.validation
+        model.eval()
+        logits = np.zeros((len(examples), self.kind.outputs(self.item.task)), np.float32)
+        order = [(0, row) for row in range(len(examples))]
+        with torch.no_grad():
+            for pairs in sorted_batches(order, [self.validation.lengths], 512, BATCH_TOKENS):
+                rows = [row for _, row in pairs]
+                batch, states = self.validation.ask(rows, self.asked(rows))
+                (answers,) = model(batch, self.asked(rows), lambda *_, found=states: found)
+                logits[rows] = answers.logits.float().cpu().numpy()
+        scores = self.kind.score(self.item.task, logits, examples.targets)
+        metric = next(iter(scores))
+        result = {"metric": metric, "score": scores[metric], "rows": len(examples), **scores}
+        if best.offer({name: result}, model, epoch):
+            model.records[self.number]["scores"] = {"validation": result}
+        log.info("%s, epoch %d: %.1f%s", name, epoch, result["score"], ", best so far" if not best.since else "")
+
+
+@torch.no_grad()
+def most_similar(texts: TextCache, targets: np.ndarray, tasks: Sequence[int], seed: int) -> int:
+    """The task whose vectors tell the most about the targets: the least error of a ridge regression, leaving one out."""
+    rows = np.random.default_rng(seed).permutation(len(targets))[:SIMILAR_ROWS].tolist()
+    wanted = targets[rows]
+    if np.issubdtype(wanted.dtype, np.integer) and wanted.ndim == 1:
+        wanted = np.eye(int(targets.max()) + 1)[wanted]
+    y = torch.from_numpy(wanted.reshape(len(rows), -1).astype(np.float32))
+    y = y - y.mean(0)
+    was_training = texts.method.training
+    texts.method.eval()
+    vectors = texts.ask(rows, torch.tensor(list(tasks)).expand(len(rows), -1))[1].vectors.float().cpu()
+    texts.method.train(was_training)
+    errors = [_left_out_error(vectors[:, place], y) for place in range(len(tasks))]
+    return tasks[int(np.argmin(errors))]
+
+
+def _left_out_error(x: Tensor, y: Tensor) -> float:
+    """The mean square error of each row's target (R, C), predicted from the other rows by ridge regression on (R, H)."""
+    x = x - x.mean(0)
+    kernel = x @ x.T
+    inverse = torch.linalg.inv(kernel + kernel.diagonal().mean().clamp(min=1e-6) * 0.1 * torch.eye(len(x)))
+    return float(((inverse @ y) / inverse.diagonal().unsqueeze(1)).square().mean())

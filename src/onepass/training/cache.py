@@ -1,0 +1,95 @@
+"""What a frozen encoder makes of a task's texts, computed once and read in every epoch."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from onepass.atomic import reason
+from onepass.data.examples import Examples
+from onepass.data.stream import sorted_batches
+from onepass.encoder.batch import Batch, Layout
+from onepass.errors import TrainingError
+from onepass.methods import Method, States
+
+MOST_IN_MEMORY = 512 * 2**20
+"""Bytes; what is larger lies in a temporary file, in half precision"""
+TOKENS = 4096
+"""Tokens that are read together"""
+FAR = torch.finfo(torch.float16).max
+
+
+class TextCache:
+    """The texts of some examples, ready to be asked tasks whose own weights alone learn.
+
+    A method that can know nothing of a text before its task is asked reads the text each time instead.
+    """
+
+    def __init__(self, method: Method, examples: Examples, most_in_memory: int = MOST_IN_MEMORY):
+        self.method, self.examples = method, examples
+        self.lengths = examples.lengths
+        self.store: Tensor | None = None  # (all tokens, ...) or (all texts, ...), from long texts to short ones
+        self.starts: NDArray[np.int64] = np.zeros(len(examples), np.int64)
+        """Where each row's part of the store begins"""
+        if method.caches != "nothing" and len(examples):
+            self._fill(most_in_memory)
+
+    @torch.no_grad()
+    def _fill(self, most_in_memory: int) -> None:
+        method = self.method
+        sizes = self.lengths if method.caches == "tokens" else np.ones(len(self.examples), np.int64)
+        order = [(0, row) for row in range(len(self.examples))]
+        was_training = method.training
+        method.eval()
+        place = 0
+        for pairs in sorted_batches(order, [self.lengths], max_rows=len(order), max_tokens=TOKENS):
+            rows = [row for _, row in pairs]
+            found = method.cache(self._batch(rows)).float().cpu()
+            if self.store is None:
+                self.store = _room(int(sizes.sum()), found.shape[1:], most_in_memory)
+            half = self.store.dtype == torch.float16
+            self.store[place : place + len(found)] = found.clamp(-FAR, FAR) if half else found
+            self.starts[rows] = place + np.cumsum(sizes[rows]) - sizes[rows]
+            place += len(found)
+        method.train(was_training)
+
+    def ask(self, rows: Sequence[int], asked: Tensor) -> tuple[Batch, States]:
+        """These rows' batch, and what the method answers to `asked` (B, K)."""
+        batch = self._batch(rows)
+        if self.store is None:
+            return batch, self.method(batch, asked)
+        return batch, self.method.from_cache(self._parts(rows, batch.layout), batch.layout, asked)
+
+    def _parts(self, rows: Sequence[int], layout: Layout) -> Tensor:
+        assert self.store is not None
+        if self.method.caches == "texts":
+            found = self.store[torch.from_numpy(self.starts[list(rows)])]
+        else:
+            found = torch.cat([self.store[self.starts[row] : self.starts[row] + self.lengths[row]] for row in rows])
+        return found.to(layout.device, torch.float32)
+
+    def _batch(self, rows: Sequence[int]) -> Batch:
+        return Batch.of([self.examples.sequence(row) for row in rows]).to(self.method.device)
+
+
+def _room(length: int, shape: Sequence[int], most_in_memory: int) -> Tensor:
+    """An empty tensor (length, ...): in memory if it fits, else in a file that goes when nobody uses it any more."""
+    count = length * int(np.prod(shape))
+    if 4 * count <= most_in_memory:
+        return torch.empty(length, *shape)
+    with tempfile.NamedTemporaryFile(prefix="onepass-") as file:
+        try:
+            os.posix_fallocate(file.fileno(), 0, 2 * count)  # or a full disk would end the process at some later write
+        except OSError as error:
+            raise TrainingError(
+                f"The texts need {2 * count / 1e9:.1f} GB in {tempfile.gettempdir()} while a task is added: "
+                f"{reason(error)}. Free some, or name another folder in the environment variable TMPDIR."
+            ) from error
+        mapped = np.memmap(file, np.float16, "r+", shape=(length, *shape))
+    return torch.from_numpy(mapped)

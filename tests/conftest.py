@@ -1,0 +1,101 @@
+"""A tiny encoder, a small task file and a model trained on it, for all tests."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+import onepass
+
+WORDS = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "goal",
+    "match",
+    "vote",
+    "senate",
+    "the",
+    "wins",
+    "late",
+    "why",
+    "is",
+    "it",
+    "good",
+    "bad",
+    "?",
+    ".",
+    "!",
+]
+TASKS = """
+encoder: {encoder}
+tasks:
+  topic:
+    train: topic.csv
+    validation: topic-validation.csv
+    text: text
+    label: topic
+  tone: {{train: tone.csv, text: text, label: tone, kind: regression}}
+  same: {{train: same.csv, text: [first, second], label: same}}
+train: {{epochs: 1, batch_size: 8, max_length: 32}}
+"""
+
+
+@pytest.fixture(scope="session")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a BERT with two layers and 19 words."""
+    import transformers  # slow; only where an encoder is needed
+
+    folder = tmp_path_factory.mktemp("encoder")
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=len(WORDS),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=64,
+        initializer_range=0.3,  # so that texts differ from the start, and a few steps are enough
+    )
+    transformers.BertModel(config).save_pretrained(folder)
+    vocab = {word: number for number, word in enumerate(WORDS)}
+    tokenizer = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", vocab["[CLS]"]), ("[SEP]", vocab["[SEP]"])],
+    )
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def write_news(folder: Path, encoder: Path) -> Path:
+    """A task file of three tasks with their data: labels, numbers, pairs."""
+    topics = "\n".join(f"the late goal {n} wins,sport\nthe senate vote {n},politics" for n in range(12))
+    (folder / "topic.csv").write_text(f"text,topic\n{topics}\n")
+    (folder / "topic-validation.csv").write_text("text,topic\nlate match,sport\nsenate wins the vote,politics\n")
+    tones = "\n".join(f"good match {n},{n / 10}\nbad vote {n},{-n / 10}" for n in range(12))
+    (folder / "tone.csv").write_text(f"text,tone\n{tones}\n")
+    pairs = "\n".join(f"goal {n},late goal {n},yes\ngoal {n},bad vote {n},no" for n in range(12))
+    (folder / "same.csv").write_text(f"first,second,same\n{pairs}\n")
+    path = folder / "tasks.yaml"
+    path.write_text(TASKS.format(encoder=encoder))
+    return path
+
+
+@pytest.fixture
+def news(tmp_path: Path, encoder: Path) -> Path:
+    """The task file, in a folder of the test's own."""
+    return write_news(tmp_path, encoder)
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory, encoder: Path) -> Path:
+    """A trained model folder; tests that change it make a copy."""
+    folder = tmp_path_factory.mktemp("news")
+    onepass.train(write_news(folder, encoder), folder / "model", progress=False)
+    return folder / "model"
