@@ -123,7 +123,9 @@ def locked(path: Path) -> Iterator[None]:
                 os.close(lock)
                 raise
     except BlockingIOError:
-        raise FolderError(f"{path} is being changed by another process. Wait until it is done, then try again.") from None
+        raise FolderError(
+            f"{path} is being changed by another process. Wait until it is done, then try again."
+        ) from None
     except OSError as error:
         raise FolderError(f"{path} cannot be changed: {reason(error)}.") from error
     try:
@@ -218,7 +220,9 @@ def read_json(path: Path) -> Any:
 def write_manifest(folder: Path) -> None:
     """List every file of the folder with its sha256."""
     files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != MANIFEST)
-    write_json(folder / MANIFEST, {"format": FORMAT, "files": {p.relative_to(folder).as_posix(): digest(p) for p in files}})
+    write_json(
+        folder / MANIFEST, {"format": FORMAT, "files": {p.relative_to(folder).as_posix(): digest(p) for p in files}}
+    )
 
 
 def digest(path: Path) -> str:
@@ -231,7 +235,9 @@ def verify(folder: Path) -> dict[str, str]:
     manifest = read_json(folder / MANIFEST)
     listed = manifest.get("files") if isinstance(manifest, dict) and manifest.get("format") == FORMAT else None
     if not isinstance(listed, dict):
-        raise FolderError(f"{folder / MANIFEST} is damaged, or of a newer version. Upgrade with: pip install -U onepass")
+        raise FolderError(
+            f"{folder / MANIFEST} is damaged, or of a newer version. Upgrade with: pip install -U onepass"
+        )
     faults = []
     for name, expected in listed.items():
         path = folder / name

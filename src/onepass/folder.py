@@ -89,7 +89,8 @@ def save_task(model: Model, number: int, folder: Path, order: int | None = None)
     weights = _tensors(model.method.tasks[number], "method.") | _tensors(model.heads[number], "head.")
     _save(weights, folder / "weights.safetensors")
     task = model.tasks[number].model_dump(mode="json")
-    known = {"order": number if order is None else order, "version": 1, "parameters": sum(t.numel() for t in weights.values())}
+    place = number if order is None else order
+    known = {"order": place, "version": 1, "parameters": sum(t.numel() for t in weights.values())}
     write_json(folder / "task.json", task | known | model.records[number])
 
 
@@ -145,7 +146,7 @@ def load_task(model: Model, folder: Path) -> None:
         raise FolderError(f"{folder} holds a task of another name, {known['name']!r}.")
     task = Task(**{key: value for key, value in known.items() if key in Task.model_fields})
     model.add(task)
-    model.records[-1] = {key: known[key] for key in ("rows", "data", "scores", "version") if key in known}
+    model.records[-1] = {key: known[key] for key in ("rows", "data", "scores", "version", "added") if key in known}
     weights = _load(folder / "weights.safetensors")
     for module, prefix in ((model.method.tasks[-1], "method."), (model.heads[-1], "head.")):
         module.load_state_dict({k.removeprefix(prefix): t for k, t in weights.items() if k.startswith(prefix)})

@@ -105,7 +105,14 @@ class Model(nn.Module):
     def discard(self, number: int) -> None:
         """Forget a task; those after it are numbered one less."""
         for parts in (self.method.tasks, self.heads, self.kinds, self.tasks, self.records):
-            del parts[number]  # type: ignore[attr-defined]
+            del parts[number]
+
+    def replace_by_last(self, number: int) -> None:
+        """Put the last task in the place of another, which is forgotten."""
+        lists: tuple[Any, ...] = (self.method.tasks, self.heads, self.kinds, self.tasks, self.records)
+        for parts in lists:
+            parts[number] = parts[-1]
+        self.discard(len(self.tasks) - 1)
 
     def add_task(self, name: str, *, options: Mapping[str, Any] | None = None, **keys: Any) -> None:
         """Train one more task, with everything the model has left as it is.

@@ -225,6 +225,7 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("encoder")
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
     config = transformers.BertConfig(vocab_size=len(WORDS), max_position_embeddings=32, **sizes)
+    torch.manual_seed(0)
     transformers.BertModel(config).save_pretrained(folder)
     tokenizer = Tokenizer(models.WordPiece({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer()
@@ -251,9 +252,10 @@ def moods() -> list[dict[str, Any]]:
 
 
 def test_a_model_learns_is_saved_and_answers_with_lists(tmp_path: Path, encoder: Path) -> None:
-    options = ["epochs=40", "batch_size=8", "max_length=8", "encoder_rate=0.003", "head_rate=0.01", "average=0"]
+    options = ["epochs=40", "batch_size=4", "max_length=8", "dropout=0", "average=0", "device=cpu"]
+    options += [f"{part}_rate=0.003" for part in ("encoder", "token", "head")]
     path = write(tmp_path, moods(), encoder, validation="mood.jsonl")
-    model = onepass.train(path, tmp_path / "model", overrides=[*options, "dropout=0", "device=cpu"], progress=False)
+    model = onepass.train(path, tmp_path / "model", overrides=options, progress=False)
     assert model.tasks[0].labels == LABELS
     assert model.records[0]["rows"] == {"train": 24, "validation": 24}  # the blank cells are no rows
     loaded = onepass.load(tmp_path / "model")

@@ -63,9 +63,14 @@ def test_the_mean_stands_in_place_within_the_block_only_also_after_an_error():
     weight = nn.Parameter(torch.tensor([2.0]))
     mean = RunningMean([weight], decay=0.9)
     weight.data.fill_(7.0)
-    with pytest.raises(ValueError, match="stop"), mean.in_place():
-        assert weight.item() == 2.0
-        raise ValueError("stop")
+
+    def fail_within() -> None:
+        with mean.in_place():
+            assert weight.item() == 2.0
+            raise ValueError("stop")
+
+    with pytest.raises(ValueError, match="stop"):
+        fail_within()
     assert weight.item() == 7.0
     assert mean.means[0].item() == 2.0
 

@@ -1,4 +1,5 @@
-"""The commands, joined: onepass demo, init, check, train, evaluate, predict, info, bench.
+"""The commands, joined: onepass demo, init, check, train, evaluate, predict, info, add, update, remove, rename,
+copy, bench.
 
 What takes long to import (torch above all) is imported inside the commands, so that -h answers at once.
 """
@@ -8,15 +9,20 @@ from typing import Annotated
 import typer
 
 from onepass import __version__
+from onepass.cli.add import add
 from onepass.cli.bench import bench
 from onepass.cli.check import check
+from onepass.cli.copy import copy
 from onepass.cli.demo import demo
 from onepass.cli.evaluate import evaluate
 from onepass.cli.guard import guarded
 from onepass.cli.info import info
 from onepass.cli.init import init
 from onepass.cli.predict import predict
+from onepass.cli.remove import remove
+from onepass.cli.rename import rename
 from onepass.cli.train import train
+from onepass.cli.update import update
 
 app = typer.Typer(
     name="onepass",
@@ -25,7 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # guard.py answers for errors
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, init, check, train, evaluate, predict, info):
+for command in (demo, init, check, train, evaluate, predict, info, add, update, remove, rename, copy):
     app.command()(guarded(command))
 app.add_typer(bench, name="bench")
 

@@ -22,6 +22,7 @@ def train(
         typer.Argument(help="Other values than the file's: train.epochs=1 method=mtop.", metavar="KEY=VALUE"),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the model in an existing output folder.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a training that was cut short.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and errors.")] = False,
 ) -> None:
     """Train a model on the tasks of a task file.
@@ -35,7 +36,7 @@ def train(
     read = read_task_file(file, overrides or (), checks=training.CHECKS)
     if not quiet:
         say(described(read))
-    model = training.train(read, output, overwrite=force, progress=progress(quiet))
+    model = training.train(read, output, overwrite=force, resume=resume, progress=progress(quiet))
     if not quiet:
         show_scores(model)
         say(f'The model is in {output}. Ask it: onepass predict {output} "some text"')

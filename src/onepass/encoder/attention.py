@@ -13,7 +13,6 @@ from typing import cast
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.nn.attention.varlen import varlen_attn
 
 from onepass.encoder.batch import Group, Layout
 
@@ -94,6 +93,8 @@ def _visible(group: Group, window: int | None) -> Tensor | None:
 
 
 def _attend_packed(q: Tensor, k: Tensor, v: Tensor, layout: Layout, window: int | None) -> Tensor:
+    from torch.nn.attention.varlen import varlen_attn  # takes as long to import as all of torch
+
     reach = -1 if window is None else window // 2
     ends, longest = layout.boundaries, layout.longest
     return cast(Tensor, varlen_attn(q, k, v, ends, ends, longest, longest, window_size=(reach, reach)))
@@ -102,6 +103,8 @@ def _attend_packed(q: Tensor, k: Tensor, v: Tensor, layout: Layout, window: int 
 @cache
 def _varlen_works(device: torch.device, head_dim: int) -> bool:
     """Whether the variable-length kernel runs here: it needs a recent GPU, and a window a torch after 2.10."""
+    from torch.nn.attention.varlen import varlen_attn
+
     states = torch.zeros(2, 1, head_dim, dtype=torch.bfloat16, device=device)
     ends = torch.tensor([0, 2], dtype=torch.int32, device=device)
     try:

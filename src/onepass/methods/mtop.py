@@ -2,15 +2,12 @@
 
 All Birds with One Stone: Multi-task Text Classification for Efficient Inference with One Forward Pass,
 arXiv:2205.10744 (equations 1 to 3). No code was released; where the paper is silent:
-- Prompts are word embeddings put before [CLS]; `positions: shifted` (default) counts positions over prompts and text,
-  as the
-  TensorFlow Model Garden's encoder does with dense inputs; `positions: none` gives prompts no position and leaves the
-  text's as they were.
+- Prompts are word embeddings put before [CLS]; `positions: shifted` (default) counts positions over prompts and
+  text, as the TensorFlow Model Garden's encoder does with dense inputs; `positions: none` gives prompts no position
+  and leaves the text's as they were.
 - The frozen single-task stage behind ST initialisation trains all tasks' prompts side by side in mixed batches: with
-  a frozen
-  encoder nothing is shared, so that is the same as one run per task.
-- Heads are not copied from the single-task stage unless `copy_heads` is set; the paper speaks of prompts and poolers
-  only.
+  a frozen encoder nothing is shared, so that is the same as one run per task.
+- Heads are not copied from the single-task stage unless `copy_heads` is set; the paper speaks of prompts and poolers.
 """
 
 from __future__ import annotations

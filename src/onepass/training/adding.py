@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -23,7 +22,7 @@ from onepass.errors import ConfigError, TrainingError, listed, unknown
 from onepass.heads import check_kinds
 from onepass.methods import Method, mismatch
 from onepass.model import Model
-from onepass.tasks import Task, make_task
+from onepass.tasks import make_task
 from onepass.training.average import RunningMean
 from onepass.training.best import Best
 from onepass.training.cache import TextCache
@@ -32,20 +31,20 @@ from onepass.training.options import TrainOptions
 from onepass.training.sets import TaskSet, fingerprint, read_set
 
 log = logging.getLogger(__name__)
+Start = Literal["mean", "similar", "fresh"]
 SIMILAR_ROWS = 128  # rows on which the most similar task is found
 BATCH_TOKENS = 8192
+EPOCHS, LEAST_STEPS = 10, 200
 
 
 @dataclass(frozen=True)
 class AddOptions:
     """How to train an added task."""
 
-    start: Literal["mean", "similar", "fresh"] = "mean"
+    start: Start = "mean"
     """Where the task's own weights begin: the mean of the other tasks', those of the most similar task, or anew"""
-    epochs: int = 10
-    """Passes over the task's rows"""
-    least_steps: int = 200
-    """Few rows are passed over more often, until there were so many steps"""
+    epochs: int = 0
+    """Passes over the task's rows; 0: ten, or more if the rows are so few that this would be under 200 steps"""
     batch_size: int = 32
     """Rows of a step"""
     token_rate: float = 1e-3
@@ -71,17 +70,15 @@ def add_options(values: Mapping[str, Any]) -> AddOptions:
     known = {field.name: field for field in fields(AddOptions)}
     faults = [unknown("option", key, known) for key in values if key not in known]
     for key in (key for key in values if key in known):
-        default = getattr(AddOptions(), key)
-        kind = Literal[get_args(_STARTS)] if key == "start" else type(default)
-        wanted = mismatch(values[key], kind)
-        if wanted or (key != "start" and not values[key] >= (key in ("epochs", "batch_size"))):
-            faults.append(f"{key} is {values[key]!r}; possible: {wanted or 'a larger number'}.")
+        wanted = mismatch(values[key], Start if key == "start" else type(getattr(AddOptions(), key)))
+        least = 1 if key == "batch_size" else 0
+        if not wanted and key != "start" and not least <= values[key] < math.inf:
+            wanted = f"a number from {least}"
+        if wanted:
+            faults.append(f"{key} is {values[key]!r}; possible: {wanted}.")
     if faults:
         raise ConfigError(listed(faults))
     return AddOptions(**values)
-
-
-_STARTS = Literal["mean", "similar", "fresh"]
 
 
 def check_addable(method: Method, name: str) -> None:
@@ -112,7 +109,7 @@ def check_new_names(model: Model, names: Sequence[str]) -> None:
 
 def train_task(model: Model, item: TaskSet, options: AddOptions, progress: bool = True) -> None:
     """Add a task as the last one of a model and train it; if that fails the model is as it was."""
-    start, number = time.perf_counter(), len(model.tasks)
+    number = len(model.tasks)
     check_addable(model.method, model.choice.name)
     was_training = model.training
     try:
@@ -129,11 +126,7 @@ def train_task(model: Model, item: TaskSet, options: AddOptions, progress: bool 
     finally:
         model.train(was_training)
     rows = {"train": len(item.train), "validation": len(item.validation)}
-    model.records[number] |= {
-        "rows": rows,
-        "data": fingerprint(item.train),
-        "added": {**vars(options), "seconds": round(time.perf_counter() - start, 1)},
-    }
+    model.records[number] |= {"rows": rows, "data": fingerprint(item.train), "added": vars(options)}
 
 
 @contextmanager
@@ -170,7 +163,8 @@ class Adding:
         mean = RunningMean(learning, options.average)
         best = Best("mean", [self.item.task])
         rows = len(self.item.train)
-        epochs = max(options.epochs, math.ceil(options.least_steps / math.ceil(rows / options.batch_size)))
+        steps = math.ceil(rows / options.batch_size)
+        epochs = options.epochs or max(EPOCHS, math.ceil(LEAST_STEPS / steps))
         stream, done = RowStream([rows], options.seed), 0
         bar = tqdm(
             total=epochs * rows, unit="row", desc=self.item.task.name, disable=not self.progress, dynamic_ncols=True
@@ -244,7 +238,7 @@ class Adding:
 
 @torch.no_grad()
 def most_similar(texts: TextCache, targets: np.ndarray, tasks: Sequence[int], seed: int) -> int:
-    """The task whose vectors tell the most about the targets: the least error of a ridge regression, leaving one out."""
+    """The task whose vectors tell the most about the targets, by a ridge regression that leaves one row out."""
     rows = np.random.default_rng(seed).permutation(len(targets))[:SIMILAR_ROWS].tolist()
     wanted = targets[rows]
     if np.issubdtype(wanted.dtype, np.integer) and wanted.ndim == 1:
@@ -260,7 +254,7 @@ def most_similar(texts: TextCache, targets: np.ndarray, tasks: Sequence[int], se
 
 
 def _left_out_error(x: Tensor, y: Tensor) -> float:
-    """The mean square error of each row's target (R, C), predicted from the other rows by ridge regression on (R, H)."""
+    """The mean square error of each target (R, C), predicted from the other rows' vectors (R, H) and targets."""
     x = x - x.mean(0)
     kernel = x @ x.T
     inverse = torch.linalg.inv(kernel + kernel.diagonal().mean().clamp(min=1e-6) * 0.1 * torch.eye(len(x)))

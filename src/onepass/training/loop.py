@@ -34,6 +34,7 @@ from onepass.model import Model
 from onepass.tasks import TaskFile, read_task_file
 from onepass.training.average import RunningMean
 from onepass.training.best import Best
+from onepass.training.checkpoint import Checkpoints, StageState, training_key
 from onepass.training.evaluation import average, score_tasks
 from onepass.training.optimizer import make_optimizer, rate_at, set_rates
 from onepass.training.options import TrainOptions, check_train, sampler_of, train_options
@@ -50,11 +51,13 @@ def train(
     *,
     overrides: Sequence[str] = (),
     overwrite: bool = False,
+    resume: bool = False,
     progress: bool = True,
 ) -> Model:
     """Train a model on the tasks of a task file, and write its folder if `output` is given.
 
     All faults of the task file and of the data are raised at once, before anything is trained or written.
+    A long training leaves checkpoints beside its output; `resume` goes on from the last one, if there is one.
     """
     if not isinstance(file, TaskFile):
         file = read_task_file(file, overrides, checks=CHECKS)
@@ -72,11 +75,14 @@ def train(
     model = Model(method, tokenizer, file.method, file.encoder, dropout=options.dropout)
     for item in sets:
         model.add(item.task, item.train)
+    checkpoints = None
     if output is not None:
         check_output(Path(output), overwrite=overwrite, needed=size_of(model))
-    Trainer(model, sets, options, progress).run()
-    if output is not None:
+        checkpoints = Checkpoints(Path(output), training_key(file, sets), options.checkpoint_every_s)
+    Trainer(model, sets, options, progress, checkpoints).run(resume)
+    if output is not None and checkpoints is not None:
         model.save(output, overwrite=overwrite)
+        checkpoints.remove()
     return model
 
 
@@ -95,8 +101,16 @@ class Losses(nn.Module):
 class Trainer:
     """Trains a model on its tasks' rows, stage by stage as its method wants it."""
 
-    def __init__(self, model: Model, sets: Sequence[TaskSet], options: TrainOptions, progress: bool = True):
+    def __init__(
+        self,
+        model: Model,
+        sets: Sequence[TaskSet],
+        options: TrainOptions,
+        progress: bool = True,
+        checkpoints: Checkpoints | None = None,
+    ):
         self.model, self.sets, self.options, self.progress = model, sets, options, progress
+        self.checkpoints = checkpoints
         use_cpu = options.device == "cpu" or not torch.cuda.is_available()
         if options.device not in ("auto", "cpu") and use_cpu:
             raise ConfigError(f"train.device is {options.device!r}, but no GPU is visible here. Use auto or cpu.")
@@ -112,14 +126,21 @@ class Trainer:
         self.targets = [model.kinds[i].scale_targets(item.task, item.train.targets) for i, item in enumerate(sets)]
         self.history: list[dict[str, Any]] = []
         self.skipped = 0
-        self.tokens_per_s = 0.0
+        self.tokens, self.seconds = 0, 0.0
 
-    def run(self) -> None:
+    def run(self, resume: bool = False) -> None:
         """Train all stages, leave the best weights in the model and what happened in `model.training_record`."""
         start = time.perf_counter()
+        saved = self.checkpoints.load(self.model) if resume and self.checkpoints is not None else None
+        if saved is not None:
+            self.model.records, self.history, self.skipped = (
+                saved["progress"][key] for key in ("records", "history", "skipped")
+            )
+            log.info("going on from %s", self.checkpoints.folder)  # type: ignore[union-attr]
         self.model.to(self.accelerator.device)
-        for stage in self.model.method.stages():
-            self.run_stage(stage)
+        for number, stage in enumerate(self.model.method.stages()):
+            if saved is None or number >= saved["stage"]:
+                self.run_stage(stage, number, saved if saved is not None and number == saved["stage"] else None)
         for number, item in enumerate(self.sets):
             rows = {"train": len(item.train), "validation": len(item.validation)}
             self.model.records[number] |= {"rows": rows, "data": fingerprint(item.train)}
@@ -132,65 +153,97 @@ class Trainer:
         }
         self.model.to("cpu").eval()
 
-    def run_stage(self, stage: Stage) -> None:
+    def run_stage(self, stage: Stage, number: int = 0, saved: dict[str, Any] | None = None) -> None:
+        """Train one stage, from its start or from where a checkpoint stood."""
         tasks = list(range(len(self.sets))) if stage.tasks is None else list(stage.tasks)
         options, model = self.options, self.model
         frozen = fixed_parameters(model.method, stage, options)
-        frozen += [p for number in range(len(self.sets)) if number not in tasks for p in self.own_parameters(number)]
+        frozen += [p for other in range(len(self.sets)) if other not in tasks for p in self.own_parameters(other)]
         for parameter in frozen:
             parameter.requires_grad_(False)
         optimizer = make_optimizer(model.method, model.heads, options)
         step, optimizer = self.accelerator.prepare(Losses(model, stage.forward), optimizer)
-        sampler = sampler_of(options.sampler)
         sizes = [len(self.sets[task].train) for task in tasks]
-        lengths = [self.sets[task].train.lengths for task in tasks]
-        stream = RowStream(sizes, options.seed)
-        validation = {task: self.sets[task].validation for task in tasks if len(self.sets[task].validation)}
-        best = Best(options.select, [self.sets[task].task for task in tasks])
-        mean = RunningMean([p for group in optimizer.param_groups for p in group["params"]], options.average)
+        state = StageState(
+            optimizer,
+            RunningMean([p for group in optimizer.param_groups for p in group["params"]], options.average),
+            Best(options.select, [self.sets[task].task for task in tasks]),
+            RowStream(sizes, options.seed),
+            options.evaluate_every,
+        )
+        if saved is not None:
+            state.restore(saved["tensors"], saved["state"])
         total = options.epochs * sum(sizes)
-        done, in_a_row, next_evaluation = 0, 0, options.evaluate_every
         losses = TaskLosses(len(self.sets), self.accelerator.device)
-        share = (self.accelerator.process_index, self.accelerator.num_processes)
-        tokens, started = 0, time.perf_counter()
-
-        bar = tqdm(total=total, unit="row", desc=stage.name, disable=not self.progress, dynamic_ncols=True)
-        for epoch in range(options.epochs):
-            model.train()
-            order = stream.epoch_order(sampler.counts(sizes, epoch, options.epochs), epoch)
-            batches = list(token_batches(order, lengths, options.batch_size, options.batch_tokens))
-            for number, pairs in enumerate(batches):
-                done += len(pairs)
-                if number % share[1] == share[0]:  # every process takes its turn
-                    rows = [(tasks[place], row) for place, row in pairs]
-                    set_rates(optimizer, rate_at((done - len(pairs) / 2) / total, options.warmup))
-                    ok = self.step(step, optimizer, rows, losses, mean)
-                    in_a_row = 0 if ok else in_a_row + 1
-                    if in_a_row == MOST_SKIPPED_IN_A_ROW:
-                        bar.close()
-                        raise self.diverged(rows)
-                    tokens += sum(self.sets[task].train.length(row) for task, row in rows)
-                bar.update(len(pairs))
-                self.tokens_per_s = tokens / (time.perf_counter() - started)
-                if number % 10 == 0:
+        bar = tqdm(
+            total=total, initial=state.rows, unit="row", desc=stage.name, disable=not self.progress, dynamic_ncols=True
+        )
+        with bar:
+            while state.epoch < options.epochs and not self.out_of_patience(state.best):
+                batches = self.batches_of_epoch(tasks, state)
+                for rows in batches[state.batch :]:
+                    state.batch += 1
+                    state.rows += len(rows)
+                    set_rates(optimizer, rate_at((state.rows - len(rows) / 2) / total, options.warmup))
+                    self.take_turn(step, rows, state, losses, len(batches))
+                    bar.update(len(rows))
                     bar.set_postfix_str(f"{self.tokens_per_s:,.0f} tokens/s", refresh=False)
-                if done >= next_evaluation * sum(sizes) - 1e-6 or done == total:  # 3 * 0.1 is more than 0.3
-                    next_evaluation += options.evaluate_every
-                    with mean.in_place():
-                        self.evaluate(stage, done / sum(sizes), validation, best, losses, bar)
-                    if options.patience and best.since >= options.patience:
-                        break
-            if options.patience and best.since >= options.patience:
-                log.info("%s: stopped early, %d evaluations without a better one", stage.name, best.since)
-                break
-        bar.close()
-        mean.settle()  # for trainings without validation rows, which have no best
-        best.restore(model)
+                    # Rows rather than epochs: 3 * 0.1 is more than 0.3.
+                    if state.rows >= state.next_evaluation * sum(sizes) - 1e-6 or state.rows == total:
+                        state.next_evaluation += options.evaluate_every
+                        with state.mean.in_place():
+                            self.evaluate(stage, state.rows / sum(sizes), tasks, state.best, losses, bar)
+                        self.keep(number, state)
+                        if self.out_of_patience(state.best):
+                            break
+                state.epoch, state.batch = state.epoch + 1, 0
+        state.mean.settle()  # for trainings without validation rows, which have no best
+        state.best.restore(model)
         self.accelerator.free_memory()  # it keeps every stage's optimiser
         for parameter in frozen:
             parameter.requires_grad_(True)
         if stage.finish is not None:
             stage.finish(model.heads)  # type: ignore[arg-type]
+
+    def batches_of_epoch(self, tasks: Sequence[int], state: StageState) -> list[list[tuple[int, int]]]:
+        """The epoch's batches of (task, row), in order; every process draws the same."""
+        self.model.train()
+        options = self.options
+        state.at_epoch = state.stream.state()
+        counts = sampler_of(options.sampler).counts(state.stream.sizes, state.epoch, options.epochs)
+        order = state.stream.epoch_order(counts, state.epoch)
+        lengths = [self.sets[task].train.lengths for task in tasks]
+        batches = token_batches(order, lengths, options.batch_size, options.batch_tokens)
+        return [[(tasks[place], row) for place, row in pairs] for pairs in batches]
+
+    def take_turn(
+        self, step: nn.Module, rows: list[tuple[int, int]], state: StageState, losses: TaskLosses, num_batches: int
+    ) -> None:
+        """Train on a batch, if it is this process's turn."""
+        index, processes = self.accelerator.process_index, self.accelerator.num_processes
+        last_round = state.batch > num_batches - num_batches % processes  # too few for all: they would wait for ever
+        if last_round or (state.batch - 1) % processes != index:
+            return
+        started = time.perf_counter()
+        ok = self.step(step, state.optimizer, rows, losses, state.mean)
+        self.seconds += time.perf_counter() - started
+        self.tokens += sum(self.sets[task].train.length(row) for task, row in rows)
+        state.skipped_in_a_row = 0 if ok else state.skipped_in_a_row + 1
+        if state.skipped_in_a_row == MOST_SKIPPED_IN_A_ROW:
+            raise self.diverged(rows)
+
+    @property
+    def tokens_per_s(self) -> float:
+        return self.tokens / self.seconds if self.seconds else 0.0
+
+    def out_of_patience(self, best: Best) -> bool:
+        return bool(self.options.patience) and best.since >= self.options.patience
+
+    def keep(self, stage: int, state: StageState) -> None:
+        """Leave a checkpoint, if the last one is old enough."""
+        if self.checkpoints is not None and self.checkpoints.due() and self.accelerator.is_main_process:
+            progress = {"records": self.model.records, "history": self.history, "skipped": self.skipped}
+            self.checkpoints.save(self.model, stage, state, progress)
 
     def own_parameters(self, task: int) -> list[nn.Parameter]:
         """What learns for one task alone."""
@@ -221,11 +274,12 @@ class Trainer:
         return finite
 
     def evaluate(
-        self, stage: Stage, epoch: float, validation: dict[int, Any], best: Best, losses: TaskLosses, bar: Any
+        self, stage: Stage, epoch: float, tasks: Sequence[int], best: Best, losses: TaskLosses, bar: Any
     ) -> None:
         """Score the validation rows, keep the weights if they are the best so far, and say so."""
         names = self.model.names
         means = {names[task]: value for task, value in losses.take().items()}
+        validation = {task: self.sets[task].validation for task in tasks if len(self.sets[task].validation)}
         if not validation:
             return
         scores = score_tasks(self.model, validation, self.accelerator.autocast(), stage.forward)

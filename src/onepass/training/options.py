@@ -47,6 +47,8 @@ class TrainOptions:
     """Epochs between two evaluations on validation; parts of an epoch are possible"""
     patience: int = 0
     """Stop after so many evaluations without a better one; 0: never"""
+    checkpoint_every_s: float = 300.0
+    """Seconds between two checkpoints for --resume; they are written after evaluations"""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Numbers to compute in; auto is bf16 on a GPU and fp32 elsewhere"""
     device: Literal["auto", "cpu", "cuda"] = "auto"

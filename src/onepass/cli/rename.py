@@ -1,0 +1,21 @@
+"""onepass rename: another name for a task."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from onepass.cli.changes import report
+
+
+def rename(
+    folder: Annotated[Path, typer.Argument(help="A model folder.", metavar="MODEL")],
+    old: Annotated[str, typer.Argument(help="The task.", metavar="OLD")],
+    new: Annotated[str, typer.Argument(help="Its new name.", metavar="NEW")],
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Give a task of a model another name; nothing else changes."""
+    from onepass.living import rename_task
+
+    _, proof = rename_task(folder, old, new)
+    report(f"{old} is now {new}.", proof, json, renamed=old, to=new)

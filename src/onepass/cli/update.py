@@ -1,0 +1,37 @@
+"""onepass update: one task of a trained model, trained anew."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from onepass.cli.changes import adding_options, given, report
+from onepass.cli.console import listen, progress
+
+
+def update(
+    folder: Annotated[Path, typer.Argument(help="A model folder.", metavar="MODEL")],
+    name: Annotated[str, typer.Argument(help="The task.", metavar="NAME")],
+    rest: Annotated[
+        list[str] | None, typer.Argument(help="Options of the training: epochs=20 start=similar.", metavar="KEY=VALUE")
+    ] = None,
+    train: Annotated[str | None, typer.Option(help="Other data than it was trained on.", metavar="FILE")] = None,
+    text: Annotated[
+        list[str] | None, typer.Option(help="Their text column; twice for pairs.", metavar="COLUMN")
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="Their label column.", metavar="COLUMN")] = None,
+    validation: Annotated[str | None, typer.Option(help="Another validation file.", metavar="FILE")] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings, errors and the proof.")] = False,
+) -> None:
+    """Train one task of a model anew; its version goes up by one and nothing else changes.
+
+    onepass update runs/news tone --train more.csv
+    """
+    from onepass.living import update_task
+
+    listen(quiet or json)
+    keys = given(train=train, text=text, label=label, validation=validation)
+    model, proof = update_task(folder, name, keys, adding_options(rest or []), progress(quiet or json))
+    version = model.records[model.names.index(name)]["version"]
+    report(f"{name}: trained anew, version {version}.", proof, json, updated=name, version=version)

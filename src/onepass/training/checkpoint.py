@@ -1,0 +1,127 @@
+"""Where a training stands, on the disk, so that a killed one can go on and end with the same weights.
+
+A checkpoint is a folder beside the output, written whole or not at all, and removed when the model is saved.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from onepass.atomic import new_folder, read_json, verify, write_json
+from onepass.data.stream import RowStream
+from onepass.errors import ConfigError
+from onepass.model import Model
+from onepass.tasks import TaskFile
+from onepass.training.average import RunningMean
+from onepass.training.best import Best
+from onepass.training.sets import TaskSet, fingerprint
+
+
+class StageState:
+    """Everything that changes while a stage is trained, but the model: optimiser, mean, best weights, position."""
+
+    def __init__(self, optimizer: Any, mean: RunningMean, best: Best, stream: RowStream, evaluate_every: float):
+        self.optimizer, self.mean, self.best, self.stream = optimizer, mean, best, stream
+        self.epoch, self.batch, self.rows, self.skipped_in_a_row = 0, 0, 0, 0
+        self.next_evaluation = evaluate_every
+        self.at_epoch = stream.state()
+        """The stream as it was before this epoch's order was drawn"""
+
+    def tensors(self) -> dict[str, Tensor]:
+        found = {f"mean.{i}": mean for i, mean in enumerate(self.mean.means)}
+        found |= {f"best.{name}": kept for name, kept in self.best.kept.items()}
+        for number, values in self.optimizer.state_dict()["state"].items():
+            found |= {f"optimizer.{number}.{key}": torch.as_tensor(value) for key, value in values.items()}
+        found["random.cpu"] = torch.get_rng_state()
+        if torch.cuda.is_available():
+            found["random.cuda"] = torch.cuda.get_rng_state()
+        return found
+
+    def numbers(self) -> dict[str, Any]:
+        return {
+            "position": [self.epoch, self.batch, self.rows, self.skipped_in_a_row, self.next_evaluation],
+            "stream": self.at_epoch,
+            "mean_steps": self.mean.steps,
+            "best": [self.best.score, self.best.epoch, self.best.since],
+        }
+
+    def restore(self, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
+        """Go on where another run stood."""
+        self.epoch, self.batch, self.rows, self.skipped_in_a_row, self.next_evaluation = numbers["position"]
+        self.stream.restore(numbers["stream"])
+        self.mean.steps = numbers["mean_steps"]
+        for i, mean in enumerate(self.mean.means):
+            mean.copy_(tensors[f"mean.{i}"])
+        self.best.score, self.best.epoch, self.best.since = numbers["best"]
+        device = self.optimizer.param_groups[0]["params"][0].device
+        self.best.kept = {k.removeprefix("best."): t.to(device) for k, t in tensors.items() if k.startswith("best.")}
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in tensors.items():
+            if name.startswith("optimizer."):
+                _, number, key = name.split(".")
+                state.setdefault(int(number), {})[key] = tensor
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
+        torch.set_rng_state(tensors["random.cpu"])
+        if "random.cuda" in tensors and torch.cuda.is_available():
+            torch.cuda.set_rng_state(tensors["random.cuda"])
+
+
+class Checkpoints:
+    """The checkpoint folder of one output."""
+
+    def __init__(self, output: Path, key: str, every_s: float):
+        self.folder = output.absolute().parent / f".{output.name}.training"
+        self.key, self.every_s = key, every_s
+        self.written = time.monotonic()
+
+    def due(self) -> bool:
+        return time.monotonic() - self.written >= self.every_s
+
+    def save(self, model: Model, stage: int, state: StageState, progress: dict[str, Any]) -> None:
+        """Write where the training stands; `progress` is what the trainer wants back."""
+        tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()} | state.tensors()
+        with new_folder(self.folder, overwrite=True) as draft:
+            save_file(
+                {k: t.detach().cpu().contiguous().clone() for k, t in tensors.items()}, draft / "state.safetensors"
+            )
+            numbers = {"key": self.key, "stage": stage, "state": state.numbers(), "progress": progress}
+            write_json(draft / "config.json", numbers)
+        self.written = time.monotonic()
+
+    def load(self, model: Model) -> dict[str, Any] | None:
+        """Put the model's weights back and return the rest; None if there is nothing to go on from."""
+        if not self.folder.is_dir():
+            return None
+        verify(self.folder)
+        saved: dict[str, Any] = read_json(self.folder / "config.json")
+        if saved["key"] != self.key:
+            raise ConfigError(
+                f"The task file, the options or the data changed since the training in {self.folder} was cut short. "
+                "Restore them to go on, or train anew without --resume."
+            )
+        tensors = load_file(self.folder / "state.safetensors")
+        model.load_state_dict({k.removeprefix("model."): t for k, t in tensors.items() if k.startswith("model.")})
+        saved["tensors"] = {name: tensor for name, tensor in tensors.items() if not name.startswith("model.")}
+        return saved
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def training_key(file: TaskFile, sets: Sequence[TaskSet]) -> str:
+    """What two runs must share so that one can go on with the other: tasks, data, method, encoder, options."""
+    parts = {
+        "file": file.model_dump(mode="json", exclude={"path"}),
+        "data": [[fingerprint(item.train), fingerprint(item.validation)] for item in sets],
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

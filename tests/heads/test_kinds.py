@@ -1,0 +1,50 @@
+"""Kinds by name."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onepass.errors import ConfigError
+from onepass.heads import KINDS, check_kinds, make_kind
+from onepass.heads.regression import Regression
+from onepass.tasks import Task, TaskFile
+
+
+def faults_of(**keys: Any) -> list[str]:
+    task = Task(name="tone", text="text", label="tone", **keys)
+    return check_kinds(TaskFile(path=Path("tasks.yaml"), tasks={"tone": task}))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_kind_has_metrics_and_no_faults_without_options(name: str):
+    assert KINDS[name].metrics
+    assert faults_of(kind=name) == []
+    for metric in KINDS[name].metrics:
+        assert faults_of(kind=name, metric=metric) == []
+
+
+def test_a_kind_is_made_with_the_options_of_its_task():
+    task = Task(name="tone", kind="regression", text="text", label="tone", options={"standardise": False})
+    kind = make_kind(task)
+    assert isinstance(kind, Regression) and not kind.standardise
+
+
+def test_an_unknown_kind_is_named_with_the_nearest():
+    (fault,) = faults_of(kind="regresion")
+    assert fault.startswith("Task 'tone': Unknown kind 'regresion'. Did you mean 'regression'?")
+    with pytest.raises(ConfigError, match="Did you mean 'regression'"):
+        make_kind(Task(name="tone", kind="regresion", text="text", label="tone"))
+
+
+def test_a_metric_of_another_kind_is_refused():
+    (fault,) = faults_of(kind="regression", metric="accuracy")
+    assert "Unknown metric of regression tasks 'accuracy'" in fault
+    assert "pearson, r2, spearman" in fault
+
+
+def test_unknown_keys_and_wrong_options_are_found_at_once():
+    faults = faults_of(kind="regression", options={"lable": "x", "standardise": "maybe"}, metric="mse")
+    assert len(faults) == 3
+    assert any("Did you mean 'label'" in fault for fault in faults)
+    assert any("standardise is 'maybe'" in fault for fault in faults)

@@ -1,0 +1,104 @@
+"""Kills a change to a model folder at each of its writes, one after the other, and looks at what is left.
+
+python kills.py FOLDER TASK.CSV add|update|remove   prints how many kills there were; every fault is an AssertionError.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from onepass import atomic, folder, living
+from onepass.tasks import Task
+from onepass.training.adding import AddOptions
+
+KILLED = 9
+
+
+def main(model: Path, data: Path, command: str) -> None:
+    torch.set_num_threads(1)
+    tone = Task(name="tone", text="text", label="label", train=data)
+    options = AddOptions(epochs=1)
+    change: Callable[[Path], Any] = {
+        "add": lambda path: living.add_tasks(path, [tone], options, progress=False),
+        "update": lambda path: living.update_task(path, "spam", {"train": data, "label": "label"}, options, False),
+        "remove": lambda path: living.remove_task(path, "spam"),
+    }[command]
+    old = contents(model)
+    shutil.copytree(model, done := model.parent / "done")
+    change(done)
+    new = contents(done)
+    assert new != old
+    place = model.parent / "place" / "model"
+    place.parent.mkdir()
+    seen = {"old": 0, "new": 0}
+    for kill in range(1, 1000):
+        shutil.copytree(model, place)
+        pid = os.fork()
+        if pid == 0:
+            kill_at(kill)
+            try:
+                change(place)
+            except BaseException:
+                os._exit(1)
+            os._exit(0)
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        assert status in (0, KILLED), f"write {kill}: exit code {status}"
+        found = contents(place)
+        assert found in (old, new), f"write {kill}: a mixture"
+        seen["old" if found == old else "new"] += 1
+        folder.load_model(place)
+        if status == KILLED and kill % 5 == 1:  # whatever was left behind is in nobody's way, and goes
+            if found == old:
+                change(place)
+            else:
+                living.rename_task(place, "topic", "theme")
+            assert os.listdir(place.parent) == ["model"], f"write {kill}: {os.listdir(place.parent)}"
+        shutil.rmtree(place.parent)
+        place.parent.mkdir()
+        if status == 0:
+            assert found == new
+            break
+    sys.stdout.write(f"{kill - 1} kills: {seen['old']} old, {seen['new']} new\n")
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    return {p.relative_to(path).as_posix(): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
+
+
+def kill_at(last: int) -> None:
+    """End this process at the so-manieth write, link, rename, removal or flush; a write is cut in half."""
+    count = 0
+
+    def counted(call: Callable[..., Any], half: Callable[..., Any] | None = None) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            nonlocal count
+            count += 1
+            if count == last:
+                if half is not None:
+                    half(*args, **kwargs)
+                os._exit(KILLED)
+            return call(*args, **kwargs)
+
+        return run
+
+    for name in ("rename", "link", "mkdir", "unlink", "rmdir", "fsync", "open"):
+        setattr(os, name, counted(getattr(os, name)))
+    write_text, save_file = Path.write_text, folder.save_file
+    half_text = lambda path, text, **options: write_text(path, text[: len(text) // 2], **options)  # noqa: E731
+    Path.write_text = counted(write_text, half_text)  # type: ignore[method-assign]
+
+    def half_file(tensors: Any, path: Path) -> None:
+        save_file(tensors, path)
+        os.truncate(path, path.stat().st_size // 2)
+
+    folder.save_file = counted(save_file, half_file)
+    atomic._exchange = counted(atomic._exchange)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])

@@ -1,0 +1,87 @@
+"""A training that was killed goes on and ends with the weights of one that was not."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import onepass
+from onepass.errors import ConfigError
+from onepass.model import Model
+from onepass.training import train
+
+OPTIONS = ["train.epochs=3", "train.batch_size=8", "train.evaluate_every=0.5", "train.checkpoint_every_s=0"]
+# Ends the process, without any farewell, right after the k-th checkpoint was written.
+KILLED = """
+import os, sys
+from onepass.training import checkpoint, train
+save, count = checkpoint.Checkpoints.save, [0]
+def save_and_die(self, *rest):
+    save(self, *rest)
+    count[0] += 1
+    if count[0] == int(sys.argv[3]):
+        os._exit(9)
+checkpoint.Checkpoints.save = save_and_die
+train(sys.argv[1], sys.argv[2], overrides=sys.argv[4:], progress=False)
+"""
+
+
+def weights(model: Model) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+def kill_after(checkpoints: int, news: Path, output: Path, options: list[str]) -> None:
+    environment = os.environ | {"PYTHONPATH": str(Path(onepass.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", KILLED, str(news), str(output), str(checkpoints), *options]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 9, ran.stderr
+    assert not output.exists()
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("checkpoints", [1, 4])
+def test_a_killed_training_ends_with_the_same_weights(checkpoints: int, news: Path, tmp_path: Path) -> None:
+    whole = train(news, tmp_path / "whole", overrides=OPTIONS, progress=False)
+    kill_after(checkpoints, news, tmp_path / "killed", OPTIONS)
+    resumed = train(news, tmp_path / "killed", overrides=OPTIONS, resume=True, progress=False)
+    for name, tensor in weights(whole).items():
+        assert torch.equal(tensor, weights(resumed)[name]), name
+    assert [entry["scores"] for entry in resumed.training_record["history"]] == [
+        entry["scores"] for entry in whole.training_record["history"]
+    ]
+
+
+def test_a_method_with_stages_goes_on_in_its_stage(news: Path, tmp_path: Path) -> None:
+    options = [*OPTIONS, "method=single"]
+    whole = train(news, tmp_path / "whole", overrides=options, progress=False)
+    kill_after(8, news, tmp_path / "killed", options)  # six evaluations a task: in the second task
+    resumed = train(news, tmp_path / "killed", overrides=options, resume=True, progress=False)
+    for name, tensor in weights(whole).items():
+        assert torch.equal(tensor, weights(resumed)[name]), name
+
+
+def test_nothing_is_left_of_the_checkpoints_when_the_model_is_saved(news: Path, tmp_path: Path) -> None:
+    train(news, tmp_path / "out" / "model", overrides=OPTIONS, progress=False)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["model"]
+
+
+def test_resuming_without_a_checkpoint_starts_from_the_beginning(news: Path, tmp_path: Path) -> None:
+    model = train(news, tmp_path / "model", overrides=OPTIONS, resume=True, progress=False)
+    assert model.training_record["history"][0]["epoch"] < 1
+
+
+def test_other_options_or_data_are_not_mixed_into_a_training(news: Path, tmp_path: Path) -> None:
+    kill_after(1, news, tmp_path / "model", OPTIONS)
+    with pytest.raises(ConfigError, match="changed since"):
+        train(news, tmp_path / "model", overrides=[*OPTIONS, "train.seed=7"], resume=True, progress=False)
+    topics = news.with_name("topic.csv")
+    topics.write_text(topics.read_text() + "one more late goal,sport\n")
+    with pytest.raises(ConfigError, match="changed since"):
+        train(news, tmp_path / "model", overrides=OPTIONS, resume=True, progress=False)

@@ -1,0 +1,75 @@
+"""The rows of all tasks of a task file."""
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from onepass.encoder.loading import load_encoder
+from onepass.errors import DataError
+from onepass.tasks import read_task_file
+from onepass.training.sets import fingerprint, path_of, read_sets
+
+
+@pytest.fixture
+def tokenizer(encoder: Path):
+    return load_encoder(encoder, max_length=8)[1]
+
+
+def test_tasks_know_their_labels_and_numbers_their_mean(news: Path, tokenizer):
+    topic, tone, same = read_sets(read_task_file(news), tokenizer)
+    assert topic.task.labels == ("politics", "sport")
+    assert same.task.labels == ("no", "yes")
+    assert tone.task.labels == ()
+    assert tone.task.fitted["mean"] == pytest.approx(tone.train.targets.mean())
+    assert (len(topic.train), len(topic.validation)) == (24, 2)
+    assert (len(tone.train), len(tone.validation)) == (22, 2)
+
+
+def test_the_faults_of_all_files_come_at_once(news: Path, tokenizer):
+    (news.parent / "topic.csv").write_text("text,subject\nx,y\n")
+    (news.parent / "same.csv").write_text("first,second,same\na,b,yes\nc,d,yes\n")
+    with pytest.raises(DataError) as error:
+        read_sets(read_task_file(news), tokenizer)
+    assert "2 faults" in str(error.value)
+    assert "topic.csv" in str(error.value) and "'topic'" in str(error.value)
+    assert "same.csv" in str(error.value) and "only 'yes'" in str(error.value)
+
+
+def test_a_label_that_only_validation_has_is_refused(news: Path, tokenizer):
+    (news.parent / "topic-validation.csv").write_text("text,topic\nlate match,sports\n")
+    with pytest.raises(DataError, match=r"'sports'\. Labels: politics, sport"):
+        read_sets(read_task_file(news), tokenizer)
+
+
+def test_labelled_rows_without_a_text_are_left_out_and_said(news: Path, tokenizer, caplog: pytest.LogCaptureFixture):
+    with (news.parent / "topic.csv").open("a") as file:
+        file.write(" ,sport\n")
+    with caplog.at_level(logging.WARNING):
+        topic = read_sets(read_task_file(news), tokenizer)[0]
+    assert len(topic.train) == 24
+    assert "topic: 1 rows of train have a label but no text" in caplog.text
+
+
+def test_texts_that_are_cut_are_said(news: Path, tokenizer, caplog: pytest.LogCaptureFixture):
+    with (news.parent / "topic.csv").open("a") as file:
+        file.write("the goal the goal the goal the goal,sport\n")
+    with caplog.at_level(logging.INFO):
+        read_sets(read_task_file(news), tokenizer)
+    assert "topic: 1 of 25 texts of train are cut to 8 tokens" in caplog.text
+
+
+def test_the_fingerprint_changes_with_texts_and_targets_but_not_with_the_order(news: Path, tokenizer):
+    rows = read_sets(read_task_file(news), tokenizer)[1].train
+    first = fingerprint(rows)
+    assert fingerprint(rows.take(np.arange(len(rows))[::-1])) == first
+    assert fingerprint(rows.take(np.arange(len(rows) - 1))) != first
+    rows.targets[0] += 1.0
+    assert fingerprint(rows) != first
+
+
+def test_hub_data_is_refused_by_name(news: Path):
+    task = read_task_file(news).tasks["topic"].model_copy(update={"train": "hub:glue/sst2"})
+    with pytest.raises(DataError, match="train is 'hub:glue/sst2', which this version cannot read"):
+        path_of(task, "train")
