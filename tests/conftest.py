@@ -1,5 +1,7 @@
 """A tiny encoder, a small task file and a model trained on it, for all tests."""
 
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -98,3 +100,13 @@ def model(tmp_path_factory: pytest.TempPathFactory, encoder: Path) -> Path:
     folder = tmp_path_factory.mktemp("news")
     onepass.train(write_news(folder, encoder), folder / "model", progress=False)
     return folder / "model"
+
+
+@pytest.fixture(autouse=True)
+def _quiet_logger() -> Iterator[None]:
+    """Undoes what a command set up for its messages, so that tests find the logger as a library user does."""
+    logger = logging.getLogger("onepass")
+    before = logger.handlers[:], logger.level, logger.propagate
+    yield
+    logger.handlers[:], logger.propagate = before[0], before[2]
+    logger.setLevel(before[1])

@@ -27,7 +27,7 @@ _NO_LINKS = (errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS
 @contextmanager
 def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """A folder to fill; at the end of the block it has its manifest and stands at `path`, or after an error nowhere."""
-    path = path.absolute()
+    path = path.resolve()  # where a link leads: the link itself is left alone
     draft = draft_of(path)
     try:
         draft.mkdir(parents=True)

@@ -46,7 +46,7 @@ def _check_output(path: Path, overwrite: bool, needed: int) -> None:
         raise FolderError(f"{path} exists already. Choose another output, or replace it with --force (overwrite=True).")
     if path.exists() and not (path / "config.json").is_file() and (not path.is_dir() or any(path.iterdir())):
         raise FolderError(f"{path} is no model folder and will not be replaced. Choose another output.")
-    parent = path.absolute().parent
+    parent = path.resolve().parent
     while not parent.exists():
         parent = parent.parent
     if not parent.is_dir():
@@ -57,7 +57,7 @@ def _check_output(path: Path, overwrite: bool, needed: int) -> None:
             f"There is no space for the model: {parent} has {free / 1e6:,.0f} MB free, {2 * needed / 1e6:,.0f} MB are "
             "needed. Free some, or choose another output."
         )
-    draft = parent / draft_of(path.absolute()).name
+    draft = parent / draft_of(path.resolve()).name
     draft.mkdir()  # names that are too long, folders and disks that may not be written to
     draft.rmdir()
 

@@ -52,7 +52,7 @@ class Proof:
     probes: int = PROBES
 
     def __str__(self) -> str:
-        tasks = "the other task" if self.tasks == 1 else f"the {self.tasks} other tasks"
+        tasks = "1 kept task" if self.tasks == 1 else f"{self.tasks} kept tasks"
         return (
             f"proof: {self.files} files of {tasks}, the encoder and the method are unchanged (sha256); largest change "
             f"of their logits on {self.probes} probe texts: {self.change:.3g}"

@@ -13,7 +13,7 @@ class Prediction:
     """
 
     label: Any
-    """The answer: a label, a number for regression"""
+    """The answer: a label, a list of labels for multilabel, a number for regression"""
     score: float | None = None
     """How probable the answer is; None where the kind has no probability"""
     scores: dict[str, float] = field(default_factory=dict, repr=False)

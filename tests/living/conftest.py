@@ -50,7 +50,11 @@ def make_model(tokenizer: Tokenizer) -> Callable[..., Model]:
     def make(name: str = "readers", num_tasks: int = 3, encoder_seed: int = 1, **options: Any) -> Model:
         torch.manual_seed(0)
         config = EncoderConfig(family="bert", type_vocab=2, **SMALL)
-        method = make_method(name, random_encoder(config, seed=encoder_seed), options)
+        encoder = random_encoder(config, seed=encoder_seed)
+        with torch.no_grad():  # so large that what is read depends on the text
+            for parameter in encoder.parameters():
+                parameter.mul_(10.0 if parameter.ndim > 1 else 1.0)
+        method = make_method(name, encoder, options)
         model = Model(method, tokenizer, MethodChoice(name=name, options=options), "test")
         for task in TASKS[:num_tasks]:
             model.add(task)

@@ -33,6 +33,7 @@ def main(model: Path, data: Path, command: str) -> None:
     change(done)
     new = contents(done)
     assert new != old
+    folder.load_model(done)
     place = model.parent / "place" / "model"
     place.parent.mkdir()
     seen = {"old": 0, "new": 0}
@@ -51,7 +52,6 @@ def main(model: Path, data: Path, command: str) -> None:
         found = contents(place)
         assert found in (old, new), f"write {kill}: a mixture"
         seen["old" if found == old else "new"] += 1
-        folder.load_model(place)
         if status == KILLED and kill % 5 == 1:  # whatever was left behind is in nobody's way, and goes
             if found == old:
                 change(place)

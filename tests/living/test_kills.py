@@ -12,7 +12,7 @@ import pytest
 import onepass
 
 
-@pytest.mark.parametrize("command", ["add", "remove", "update"])
+@pytest.mark.parametrize("command", ["add", "remove", pytest.param("update", marks=pytest.mark.slow)])
 def test_a_killed_change_leaves_the_old_or_the_new_model(
     command: str, folder: Path, tmp_path: Path, helpers: Any
 ) -> None:

@@ -16,6 +16,7 @@ from onepass.errors import ConfigError, DataError, FolderError, OnepassError
 from onepass.folder import load_model, read_tasks
 from onepass.model import Model
 from onepass.tasks import Task
+from onepass.training import evaluate
 from onepass.training.adding import AddOptions
 
 QUICK = AddOptions(epochs=2, least_rows=10)
@@ -44,7 +45,7 @@ def test_an_added_task_is_learned(folder: Path, tone: Task) -> None:
     model, _ = living.add_tasks(folder, [tone], options, progress=False)
     asked = model.predict(["w0 w8 w16", "w1 w31", "w20"], tasks=["tone"])
     assert [answer["tone"].label for answer in asked] == ["calm", "angry", "calm"]
-    assert load_model(folder).predict("w1 w31", tasks=["tone"])["tone"] == asked[1]["tone"]
+    assert load_model(folder).predict("w1 w31", tasks=["tone"])["tone"].label == "angry"
 
 
 @pytest.mark.parametrize(
@@ -258,3 +259,18 @@ def test_a_model_in_memory_changes_without_its_folder(folder: Path, tone: Task, 
     assert helpers.contents(folder) == before
     model.save(folder.parent / "new")
     assert load_model(folder.parent / "new").names == model.names
+
+
+def test_a_task_that_learned_from_all_its_rows_is_not_scored_on_them(
+    folder: Path, tone: Task, caplog: pytest.LogCaptureFixture
+) -> None:
+    few = tone.model_copy(update={"name": "few"})
+    living.add_tasks(folder, [tone], QUICK, progress=False)
+    living.add_tasks(folder, [few], AddOptions(epochs=1), progress=False)
+    for name in ("topic", "price", "spam"):
+        living.remove_task(folder, name)
+    assert list(evaluate(load_model(folder))["tasks"]) == ["tone"]
+    assert "few is not scored" in caplog.text
+    living.remove_task(folder, "tone")
+    with pytest.raises(DataError, match="nothing to score"):
+        evaluate(load_model(folder))

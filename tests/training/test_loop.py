@@ -173,11 +173,17 @@ def test_a_run_says_what_happened(news: Path):
 
 @pytest.mark.parametrize(
     ("every", "epochs"),
-    [(1.0, [1.0, 2.0]), (2.0, [2.0]), (1.5, [1.53, 2.0]), (0.5, [0.53, 1.0, 1.53, 2.0]), (5.0, [2.0])],
+    [
+        (1.0, [1.0, 2.0]),
+        (5.0, [2.0]),
+        (1.5, [1.5, 2.0]),
+        (0.5, [0.5, 1.0, 1.5, 2.0]),
+        (0.3, [0.5, 0.75, 1.0, 1.25, 1.5, 2.0]),  # after the first step at or beyond 0.3, 0.6, 0.9, 1.2, 1.5, 1.8
+    ],
 )
 def test_evaluations_come_every_so_many_epochs_and_at_the_end(news: Path, every: float, epochs: list[float]):
-    # 68 rows in batches of 4 are 17 steps: the first at or after half of an epoch is the ninth.
-    model = train(news, "epochs=2", "batch_size=4", f"evaluate_every={every}")
+    # 68 rows in batches of 17 are four steps an epoch.
+    model = train(news, "epochs=2", "batch_size=17", f"evaluate_every={every}")
     assert [record["epoch"] for record in model.training_record["history"]] == epochs
 
 
@@ -251,7 +257,7 @@ def test_training_stops_early_when_nothing_gets_better(news: Path):
 
 
 def test_without_patience_training_goes_on(news: Path):
-    model = train(news, "epochs=6", "head_rate=0", "token_rate=0", "encoder_rate=0")
+    model = train(news, "epochs=6", "batch_size=100", "head_rate=0", "token_rate=0", "encoder_rate=0")
     assert len(model.training_record["history"]) == 6
 
 

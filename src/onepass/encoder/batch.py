@@ -91,6 +91,11 @@ class Layout:
             for rows, tokens, real in self._cuts
         ]
 
+    @cached_property
+    def places(self) -> Tensor:
+        """(B,) where each sequence stands when the groups' rows are put one after the other."""
+        return _tensor(np.argsort(np.concatenate([rows for rows, _, _ in self._cuts])), self.device)
+
     def pad(self, x: Tensor) -> list[Tensor]:
         """(T, ...) to one (G, M, ...) for each group."""
         if self._in_place:

@@ -50,6 +50,8 @@ def f1(answers: np.ndarray, targets: np.ndarray) -> float:
 def matthews(answers: np.ndarray, targets: np.ndarray) -> float:
     from sklearn.metrics import matthews_corrcoef
 
+    if len(np.union1d(answers, targets)) < 2:
+        return 0.0  # scikit-learn's answer too, but with a warning
     return float(matthews_corrcoef(targets, answers))
 
 

@@ -128,7 +128,7 @@ def read(own: tuple[Tensor, Tensor, Tensor], key: Tensor, value: Tensor, layout:
 
     `own`: the readers' queries, keys and values, each (B, K, n, heads, d); `key`, `value`: the text's, (T, heads, d).
     """
-    parts, rows = [], []
+    parts = []
     for group, text_key, text_value in zip(layout.groups, layout.pad(key), layout.pad(value), strict=True):
         query, own_key, own_value = (part[group.rows].movedim(-2, 1) for part in own)  # (G, heads, K, n, d)
         text_key, text_value = (
@@ -147,9 +147,4 @@ def read(own: tuple[Tensor, Tensor, Tensor], key: Tensor, value: Tensor, layout:
         from_text = weights[..., : group.size].flatten(2, 3) @ text_value.squeeze(2)  # (G, heads, K * n, d)
         got = from_text.unflatten(2, (num_tasks, num_tokens)) + weights[..., group.size :] @ own_value
         parts.append(got.movedim(1, -2))  # (G, K, n, heads, d)
-        rows.append(group.rows)
-    if len(parts) == 1:
-        together, order = parts[0], rows[0]
-    else:
-        together, order = torch.cat(parts), torch.cat(rows)
-    return together[torch.argsort(order)]
+    return torch.cat(parts).index_select(0, layout.places)

@@ -86,12 +86,17 @@ def evaluate(
             continue
         given = tasks[task.name]
         used[task.name] = "validation" if split == "validation" or given.test is None else "test"
+        if used[task.name] == "validation" and _learned_from_all(model, number, given):
+            log.warning("%s is not scored: it learned from all its rows and has no test file", task.name)
+            continue
         try:
             examples[number] = _rows(model, number, given, used[task.name])
         except DataError as error:
             faults.append(str(error))
     if faults:
         raise DataError(listed(faults))
+    if not examples:
+        raise DataError("There is nothing to score: the tasks learned from all their rows. Give a test file.")
     results = score_tasks(model, examples)
     for name, result in results.items():
         metric = tasks[name].metric or result["metric"]
@@ -110,13 +115,19 @@ def _tasks_of(model: Model, file: str | Path | TaskFile | None, overrides: Seque
     return file.tasks
 
 
+def _learned_from_all(model: Model, number: int, given: Task) -> bool:
+    """Whether a share of the task's rows would be rows that it was trained on: of few rows none is held back."""
+    held_back = model.records[number].get("rows", {}).get("validation")
+    return isinstance(given.validation, float) and held_back == 0 and given.train == model.tasks[number].train
+
+
 def _rows(model: Model, number: int, given: Task, split_name: str) -> Examples:
     """The rows of a task's split, read with the labels the model knows."""
     task, kind = model.tasks[number], model.kinds[number]
     if len(given.text) != len(task.text):
         raise DataError(
-            f"Task {task.name!r} reads {len(given.text)} text columns here ({', '.join(given.text)}), but the model was "
-            f"trained on {len(task.text)} ({', '.join(task.text)}). Give as many."
+            f"Task {task.name!r} reads {len(given.text)} text columns here ({', '.join(given.text)}), but the model "
+            f"was trained on {len(task.text)} ({', '.join(task.text)}). Give as many."
         )
     columns = given.model_copy(update={"labels": task.labels})
     if split_name == "validation" and isinstance(given.validation, float):
@@ -124,8 +135,8 @@ def _rows(model: Model, number: int, given: Task, split_name: str) -> Examples:
         rows = split_rows(train, given.validation, SPLIT_SEED)[1]
         if not len(rows):
             raise DataError(
-                f"Task {task.name!r} has no validation rows: {given.validation:g} of its {len(train)} rows is less than "
-                "one. Give a test file."
+                f"Task {task.name!r} has no validation rows: {given.validation:g} of its {len(train)} rows is less "
+                "than one. Give a test file."
             )
         return rows
     return read_examples(columns, path_of(given, split_name), kind, model.tokenizer, task.labels)

@@ -1,0 +1,87 @@
+"""The commands add, update, remove, rename and copy."""
+
+import json
+import shutil
+
+import pytest
+
+TONES = "text,label\n" + "\n".join(f"good match {n},glad\nbad vote {n},sad" for n in range(12)) + "\n"
+
+
+@pytest.fixture
+def own(model, tmp_path):
+    """A model folder of the test's own, and data for one more task."""
+    shutil.copytree(model, tmp_path / "model")
+    (tmp_path / "mood.csv").write_text(TONES)
+    (tmp_path / "mood.yaml").write_text("tasks:\n  mood: {train: mood.csv, text: text, label: label}\n")
+    return tmp_path / "model"
+
+
+def names(run, folder):
+    return [task["name"] for task in json.loads(run("info", folder, "--json").stdout)["tasks"]]
+
+
+def test_a_task_comes_changes_its_name_and_goes(run, own):
+    before = names(run, own)
+    added = run("add", own, own.parent / "mood.yaml", "epochs=1")
+    assert added.exit_code == 0, added.stderr
+    assert added.stdout.startswith("proof: ") and added.stdout.count("\n") == 1
+    assert "mood: added" in added.stderr
+    assert run("predict", own, "good match", "--json").exit_code == 0
+    assert run("update", own, "mood", "epochs=1", "--quiet").exit_code == 0
+    assert json.loads(run("info", own, "--json").stdout)["tasks"][-1]["version"] == 2
+    assert run("rename", own, "mood", "temper").exit_code == 0
+    assert names(run, own) == [*before, "temper"]
+    assert run("remove", own, "temper").exit_code == 0
+    assert names(run, own) == before
+
+
+def test_one_task_is_given_on_the_command_line(run, own):
+    data = own.parent / "mood.csv"
+    done = run(
+        "add", own, "--name", "mood", "--train", data, "--text", "text", "--label", "label", "epochs=1", "--json"
+    )
+    found = json.loads(done.stdout)
+    assert found["added"] == ["mood"] and found["proof"]["change"] == 0.0
+
+
+def test_a_task_is_copied(run, own, model):
+    assert run("copy", model, "topic", own, "--as", "subject").exit_code == 0
+    assert names(run, own)[-1] == "subject"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["add", "MODEL"], "either a task file, or one task with --name"),
+        (["add", "MODEL", "mood.yaml", "--name", "x"], "either a task file, or one task with --name"),
+        (["add", "MODEL", "mood.yaml", "--label", "x"], "--label is for one task"),
+        (["add", "MODEL", "mood.yaml", "epoch=1"], "Did you mean 'epochs'"),
+        (["add", "MODEL", "mood.yaml", "word"], "key=value"),
+        (["add", "MODEL", "--name", "mood", "--text", "text"], "faults"),
+        (["add", "nowhere", "mood.yaml"], "no model folder"),
+        (["add", "MODEL", "nothing.yaml"], "no task file"),
+        (["remove", "MODEL", "topc"], "Did you mean 'topic'"),
+        (["rename", "MODEL", "topic", "tone"], "already"),
+        (["update", "MODEL", "topc"], "Did you mean 'topic'"),
+        (["copy", "MODEL", "topic", "MODEL"], "already"),
+    ],
+)
+def test_mistakes_are_explained_and_nothing_changes(run, own, monkeypatch, arguments, message):
+    monkeypatch.chdir(own.parent)
+    before = (own / "MANIFEST.json").read_bytes()
+    done = run(*(str(own) if argument == "MODEL" else argument for argument in arguments))
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert (own / "MANIFEST.json").read_bytes() == before
+
+
+def test_a_change_without_its_proof_is_not_made_and_exits_with_1(run, own, monkeypatch):
+    from onepass import living
+
+    before = (own / "MANIFEST.json").read_bytes()
+    monkeypatch.setattr(living, "largest_change", lambda *_: float("nan"))
+    done = run("remove", own, "topic")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "Nothing was changed" in done.stderr
+    assert (own / "MANIFEST.json").read_bytes() == before

@@ -1,0 +1,164 @@
+"""Training an added task: on cached texts as on the texts themselves, with nothing else moved."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from onepass.errors import ConfigError, TrainingError
+from onepass.methods import METHODS
+from onepass.model import Model
+from onepass.tasks import Task
+from onepass.training import adding
+from onepass.training.adding import AddOptions, Adding, add_options, most_similar, train_task
+from onepass.training.cache import TextCache
+from onepass.training.sets import TaskSet, read_set
+
+MakeModel = Callable[..., Model]
+
+
+@pytest.fixture
+def item(tone: Task, make_model: MakeModel) -> TaskSet:
+    return read_set(tone, make_model(num_tasks=1).tokenizer, least_rows=10)
+
+
+def weights_of(model: Model) -> dict[str, torch.Tensor]:
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if METHODS[name].caches != "nothing"])
+def test_a_cached_text_gives_the_loss_and_gradients_of_the_text_itself(
+    name: str, make_model: MakeModel, item: TaskSet
+) -> None:
+    found = []
+    for cached in (True, False):
+        model = make_model(name)
+        model.add(item.task)
+        model.eval()
+        run = Adding(model, item, AddOptions(), progress=False)
+        assert run.train.store is not None
+        if not cached:
+            run.train.store = None
+        loss = run.loss([5, 0, 17, 3])
+        loss.backward()
+        found.append(
+            (
+                float(loss.detach()),
+                [p.grad for p in [*model.method.tasks[-1].parameters(), *model.heads[-1].parameters()]],
+            )
+        )
+    assert found[0][0] == pytest.approx(found[1][0], abs=1e-5)
+    for one, other in zip(found[0][1], found[1][1], strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
+
+
+def test_a_large_cache_lies_in_a_file_in_half_precision(make_model: MakeModel, item: TaskSet) -> None:
+    model = make_model()
+    small, large = (TextCache(model.method, item.train, most) for most in (2**20, 0))
+    asked = torch.zeros(3, 1, dtype=torch.long)
+    assert small.store is not None and large.store is not None
+    assert small.store.dtype == torch.float32 and large.store.dtype == torch.float16
+    with torch.no_grad():
+        one, other = (cache.ask([7, 1, 30], asked)[1].vectors for cache in (small, large))
+    torch.testing.assert_close(one, other, atol=2e-3, rtol=0)
+
+
+def test_a_full_disk_is_said_before_training(
+    make_model: MakeModel, item: TaskSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.posix_fallocate", full)
+    with pytest.raises(TrainingError, match=r"no space left.*TMPDIR"):
+        TextCache(make_model().method, item.train, most_in_memory=0)
+
+
+@pytest.mark.parametrize("start", ["mean", "similar", "fresh"])
+def test_nothing_but_the_new_task_moves(start: str, make_model: MakeModel, item: TaskSet) -> None:
+    model = make_model()
+    before = weights_of(model)
+    train_task(model, item, add_options({"start": start, "epochs": 2}), progress=False)
+    after = weights_of(model)
+    assert all(torch.equal(value, after[name]) for name, value in before.items())
+    assert all(p.requires_grad for p in model.parameters())
+    assert model.records[-1]["rows"] == {"train": 36, "validation": 4}
+    assert "validation" in model.records[-1]["scores"]
+
+
+def test_two_trainings_with_one_seed_are_the_same(make_model: MakeModel, item: TaskSet) -> None:
+    heads = []
+    for noise in (1, 2):
+        model = make_model()
+        torch.manual_seed(noise)
+        train_task(model, item, AddOptions(epochs=2), progress=False)
+        heads.append(model.heads[-1].weight.detach())
+    assert torch.equal(*heads)
+
+
+def test_few_rows_are_all_trained_on(tone: Task, make_model: MakeModel) -> None:
+    model = make_model()
+    train_task(model, read_set(tone, model.tokenizer, AddOptions().least_rows), AddOptions(epochs=1), progress=False)
+    assert model.records[-1]["rows"] == {"train": 40, "validation": 0}
+    assert "scores" not in model.records[-1]
+
+
+def test_a_training_that_breaks_leaves_the_model_as_it_was(make_model: MakeModel, item: TaskSet) -> None:
+    model = make_model()
+    before, names = weights_of(model), list(model.names)
+    with pytest.raises(TrainingError, match="not finite"):
+        train_task(model, item, AddOptions(epochs=3, head_rate=1e38, token_rate=1e38, patience=0), progress=False)
+    assert model.names == names and len(model.heads) == len(model.method.tasks) == len(names)
+    after = weights_of(model)
+    assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_the_mean_start_is_the_mean_of_the_others(make_model: MakeModel) -> None:
+    method = make_model().method
+    method.start_from_mean(2, [0, 1])
+    for name, value in method.tasks[2].state_dict().items():
+        wanted = (method.tasks[0].state_dict()[name] + method.tasks[1].state_dict()[name]) / 2
+        torch.testing.assert_close(value, wanted)
+
+
+def test_the_most_similar_task_is_the_one_that_knows_the_answer(make_model: MakeModel, item: TaskSet) -> None:
+    """One task of three has weights with which the labels can be told apart; the others' vectors are constant."""
+    model = make_model()
+    train_task(model, item, AddOptions(epochs=30, head_rate=1e-2, token_rate=1e-2), progress=False)
+    with torch.no_grad():
+        for number in (0, 1, 2):
+            model.method.tasks[number].pooler.weight.zero_()
+    texts = TextCache(model.method, item.train)
+    assert most_similar(texts, item.train.targets, [0, 1, 2, 3], seed=0) == 3
+
+
+def test_numbers_and_several_labels_have_a_most_similar_task_too(make_model: MakeModel, item: TaskSet) -> None:
+    texts = TextCache(make_model().method, item.train)
+    generator = np.random.default_rng(0)
+    for targets in (generator.normal(size=36), generator.integers(0, 2, (36, 3)).astype(np.float32)):
+        assert most_similar(texts, targets, [0, 1, 2], seed=0) in (0, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"epoch": 3}, "Did you mean 'epochs'"),
+        ({"start": "middle"}, "mean, similar, fresh"),
+        ({"head_rate": -1.0}, "a number from 0"),
+        ({"head_rate": float("nan")}, "a number from 0"),
+        ({"batch_size": 0}, "a number from 1"),
+        ({"epochs": 1.5}, "whole number"),
+        ({"epoch": 3, "start": 1}, "2 faults"),
+    ],
+)
+def test_options_are_checked(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        add_options(values)
+
+
+def test_a_task_given_in_python_is_checked_like_one_in_a_file(make_model: MakeModel, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"3 faults"):
+        adding.add_named_task(make_model(), "Tone!", {"train": tmp_path / "no.csv", "text": "text", "metric": "f3"}, {})
