@@ -76,4 +76,6 @@ def test_the_task_file_page_lists_every_kind_and_metric() -> None:
 
 def test_the_first_thirty_lines_of_the_readme_hold_what_a_newcomer_needs() -> None:
     head = "\n".join((ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:30])
-    assert all(word in head for word in ("make demo", "make test", "```python", "onepass train", "benchmarks/RESULTS.md"))
+    assert all(
+        word in head for word in ("make demo", "make test", "```python", "onepass train", "benchmarks/RESULTS.md")
+    )

@@ -13,7 +13,7 @@ from onepass.methods import METHODS
 from onepass.model import Model
 from onepass.tasks import Task
 from onepass.training import adding
-from onepass.training.adding import AddOptions, Adding, add_options, most_similar, train_task
+from onepass.training.adding import Adding, AddOptions, add_options, most_similar, train_task
 from onepass.training.cache import TextCache
 from onepass.training.sets import TaskSet, read_set
 

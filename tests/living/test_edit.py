@@ -39,12 +39,16 @@ def test_what_stays_is_shared_and_what_changes_is_new(box: Path) -> None:
 def test_an_error_changes_nothing(box: Path) -> None:
     before = verify(box)
     with pytest.raises(ZeroDivisionError), edit_folder(box) as edit:
-        (edit.draft / "large").write_text("changed")
-        edit.drop("parts/")
-        edit.complete()
-        raise ZeroDivisionError
+        _change_and_fail(edit)
     assert verify(box) == before and (box / "large").read_text() == "large"
     assert os.listdir(box.parent) == ["box"]
+
+
+def _change_and_fail(edit: atomic.Edit) -> None:
+    (edit.draft / "large").write_text("changed")
+    edit.drop("parts/")
+    edit.complete()
+    raise ZeroDivisionError
 
 
 def test_a_system_error_is_said_in_words(box: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -248,12 +248,12 @@ def test_what_was_made_from_the_old_model_is_left_out(folder: Path, caplog: pyte
 def test_a_model_in_memory_changes_without_its_folder(folder: Path, tone: Task, helpers: Any) -> None:
     model, before = load_model(folder), helpers.contents(folder)
     batch = living.probe_batches(model.tokenizer)[0]
-    old = model.logits(batch, [0, 1, 2])
+    old, kept = model.logits(batch, [0, 1, 2]), model.logits(batch, [0, 2])
     model.add_task("tone", train=str(tone.train), text="text", label="label", options={"epochs": 1})
     assert same(old, model.logits(batch, [0, 1, 2]))
     model.remove_task("price")
     assert model.names == ["topic", "spam", "tone"]
-    assert same([old[0], old[2]], model.logits(batch, [0, 1]))
+    assert same(kept, model.logits(batch, [0, 1]))
     with pytest.raises(ConfigError, match="already"):
         model.add_task("tone", train=str(tone.train), text="text", label="label")
     assert helpers.contents(folder) == before

@@ -211,7 +211,8 @@ class Adding:
         """The mean loss of these training rows."""
         batch, states = self.train.ask(rows, self.asked(rows))
         targets = [self.targets[row] for row in rows]
-        return self.model.losses(batch, self.asked(rows), targets, lambda *_: states).mean()
+        losses = self.model.losses(batch, self.asked(rows), targets, lambda *_: states)
+        return losses.mean() + self.model.method.extra_loss()
 
     def asked(self, rows: Sequence[int]) -> Tensor:
         return torch.full((len(rows), 1), self.number)
