@@ -30,7 +30,7 @@ from onepass.training.adding import AddOptions, check_addable, check_new_names, 
 from onepass.training.sets import TaskSet, path_of, read_set
 
 log = logging.getLogger(__name__)
-PROBES, LONGEST_PROBE, TOLERANCE = 200, 40, 1e-6
+PROBES, LONGEST_PROBE, TOLERANCE = 200, 24, 1e-6
 DERIVED = ("engine/", "report.html")
 """What was made from the whole model; it would say something else than the changed model, and has to be made anew"""
 

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 Start = Literal["mean", "similar", "fresh"]
 SIMILAR_ROWS = 128  # rows on which the most similar task is found
 BATCH_TOKENS = 8192
-EPOCHS, LEAST_STEPS = 10, 200
+EPOCHS, LEAST_STEPS = 8, 100
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class AddOptions:
     start: Start = "mean"
     """Where the task's own weights begin: the mean of the other tasks', those of the most similar task, or anew"""
     epochs: int = 0
-    """Passes over the task's rows; 0: ten, or more if the rows are so few that this would be under 200 steps"""
-    batch_size: int = 32
+    """Passes over the task's rows; 0: eight, or more if the rows are so few that this would be under 100 steps"""
+    batch_size: int = 64
     """Rows of a step"""
     token_rate: float = 1e-3
     """Learning rate of the task's own input tokens: readers, prompts"""
@@ -57,7 +57,7 @@ class AddOptions:
     """Decay of weight matrices"""
     average: float = 0.95
     """Keep a running mean of the weights; 0.95 is about the mean of 20 steps"""
-    patience: int = 3
+    patience: int = 2
     """Stop after so many evaluations on validation without a better one; 0: never"""
     least_rows: int = 100
     """Of fewer rows none is held back for validation; the last weights are kept"""
