@@ -20,7 +20,7 @@ from onepass.methods import Method, States
 
 MOST_IN_MEMORY = 512 * 2**20
 """Bytes; what is larger lies in a temporary file, in half precision"""
-TOKENS = 4096
+TOKENS = 2048
 """Tokens that are read together"""
 FAR = torch.finfo(torch.float16).max
 
