@@ -11,18 +11,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from onepass.asking import Asking
 from onepass.data.examples import Examples
 from onepass.data.stream import sorted_batches
 from onepass.encoder.batch import Batch
-from onepass.encoder.tokenizer import Tokenizer
-from onepass.errors import ConfigError, DataError, listed, unknown
+from onepass.encoder.tokenizer import Encoded, Tokenizer
 from onepass.heads import Kind, make_kind
 from onepass.methods import Method, States
 from onepass.methods.asked import Asked, linear_by_task
-from onepass.prediction import Prediction
 from onepass.tasks import MethodChoice, Task
 
-Text = str | tuple[str, str]
 Forward = Callable[[Batch, Tensor], States]
 SERVING_TOKENS = 4096  # tokens a batch of a prediction; more brings no speed on two cores
 
@@ -45,23 +43,7 @@ class Answers:
     logits: Tensor  # (R, C)
 
 
-@dataclass(frozen=True)
-class Labelled:
-    """A text with every asked task's answer."""
-
-    text: Text
-    tasks: dict[str, Prediction]
-    truncated: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "text": self.text,
-            "tasks": {name: prediction.to_dict() for name, prediction in self.tasks.items()},
-            "truncated": self.truncated,
-        }
-
-
-class Model(nn.Module):
+class Model(nn.Module, Asking):
     """Labels texts for many tasks with one encoder.
 
     The order of `tasks` is the number by which a task is asked everywhere inside; outside, tasks and labels are
@@ -185,64 +167,20 @@ class Model(nn.Module):
 
     # --- asking -------------------------------------------------------------------------------------------------
 
-    def predict(self, inputs: Text | Sequence[Text], tasks: Sequence[str] | None = None) -> Any:
-        """Answer every task (or those named) for a text, a pair of texts as a tuple, or a list of either.
-
-        One text in, one dictionary out; a list in, a list of the same length and order out. A text is asked the tasks
-        on single texts, a pair the tasks on pairs.
-        """
-        if isinstance(inputs, (str, tuple)):
-            return self.label([inputs], tasks)[0].tasks
-        return [labelled.tasks for labelled in self.label(inputs, tasks)]
-
-    def label(self, texts: Sequence[Text], tasks: Sequence[str] | None = None) -> list[Labelled]:
-        """The texts with their answers, in order."""
-        parts = [_parts(text, i) for i, text in enumerate(texts)]
-        self.numbers(tasks)  # so that a wrong name is said even where there is no text
-        applicable = {size: self.applicable(size, tasks) for size in {len(part) for part in parts}}
+    def logits_of(self, encoded: Sequence[Encoded], asked: Sequence[int]) -> list[np.ndarray]:
         was_training = self.training
         self.eval()
-        encoded = self.tokenizer.encode(parts)
-        results: list[Labelled | None] = [None] * len(texts)
-        for size, asked in applicable.items():
-            rows = [i for i, part in enumerate(parts) if len(part) == size]
-            lengths = [[len(encoded[row]) for row in rows]]
-            order = [(0, place) for place in range(len(rows))]
-            for places in sorted_batches(order, lengths, max_rows=len(rows), max_tokens=SERVING_TOKENS):
-                chosen = [rows[place] for _, place in places]
-                batch = Batch.of([(encoded[row].ids, encoded[row].types) for row in chosen])
-                logits = self.logits(batch, asked)
-                decoded = {
-                    self.tasks[task].name: self.kinds[task].decode(self.tasks[task], values)
-                    for task, values in zip(asked, logits, strict=True)
-                }
-                for i, row in enumerate(chosen):
-                    answers = {name: predictions[i] for name, predictions in decoded.items()}
-                    results[row] = Labelled(texts[row], answers, encoded[row].truncated)
+        lengths = [[len(one) for one in encoded]]
+        order = [(0, row) for row in range(len(encoded))]
+        rows, parts = [], []
+        for places in sorted_batches(order, lengths, max_rows=len(encoded), max_tokens=SERVING_TOKENS):
+            chosen = [row for _, row in places]
+            batch = Batch.of([(encoded[row].ids, encoded[row].types) for row in chosen])
+            rows += chosen
+            parts.append(self.logits(batch, asked))
         self.train(was_training)
-        return [result for result in results if result is not None]
-
-    def applicable(self, num_texts: int, names: Sequence[str] | None) -> list[int]:
-        """The numbers of the tasks to ask of a text (1) or a pair (2)."""
-        chosen = self.numbers(names)
-        fitting = [number for number in chosen if len(self.tasks[number].text) == num_texts]
-        if not fitting or (names is not None and len(fitting) < len(chosen)):
-            needs = ", ".join(
-                f"{self.tasks[n].name} ({' and '.join(self.tasks[n].text)})" for n in chosen if n not in fitting
-            )
-            given = "a single text" if num_texts == 1 else f"{num_texts} texts together"
-            raise ConfigError(f"{given} cannot answer: {needs}. Give these tasks as many texts as they have columns.")
-        return fitting
-
-    def numbers(self, names: Sequence[str] | None) -> list[int]:
-        """The numbers of the tasks of these names, each once; of all tasks for None."""
-        known = {task.name: number for number, task in enumerate(self.tasks)}
-        names = [names] if isinstance(names, str) else list(known) if names is None else names
-        if faults := [unknown("task", name, known) for name in dict.fromkeys(names) if name not in known]:
-            raise ConfigError(listed(faults))
-        if not names:
-            raise ConfigError(f"No task is asked. Known: {', '.join(sorted(known)) or 'none'}.")
-        return list(dict.fromkeys(known[name] for name in names))
+        back = np.argsort(rows)
+        return [np.concatenate(values)[back] for values in zip(*parts, strict=True)]
 
     # --- keeping ------------------------------------------------------------------------------------------------
 
@@ -268,11 +206,3 @@ class Model(nn.Module):
         from onepass.folder import upload_model
 
         return upload_model(self, repository, private=private)
-
-
-def _parts(text: Any, place: int) -> tuple[str, ...]:
-    """The strings of a text or of a pair."""
-    parts = (text,) if isinstance(text, str) else tuple(text) if isinstance(text, (tuple, list)) else ()
-    if not parts or not all(isinstance(part, str) for part in parts):
-        raise DataError(f"Text {place + 1} is {text!r:.80}. Give a string, or two strings in a tuple for a pair.")
-    return parts

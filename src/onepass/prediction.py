@@ -1,7 +1,9 @@
-"""One task's answer about one text."""
+"""One task's answer about one text, and a text with the answers of all tasks."""
 
 from dataclasses import dataclass, field
 from typing import Any
+
+Text = str | tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -21,3 +23,19 @@ class Prediction:
 
     def to_dict(self) -> dict[str, Any]:
         return {"label": self.label, "score": self.score, "scores": self.scores}
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A text with every asked task's answer."""
+
+    text: Text
+    tasks: dict[str, Prediction]
+    truncated: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "text": self.text,
+            "tasks": {name: prediction.to_dict() for name, prediction in self.tasks.items()},
+            "truncated": self.truncated,
+        }

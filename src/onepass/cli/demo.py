@@ -19,7 +19,8 @@ from onepass.errors import FolderError
 from onepass.examples import TASK_FILE, TEST_FILE, TEST_TABLE
 
 if TYPE_CHECKING:
-    from onepass.model import Labelled, Model
+    from onepass.model import Model
+    from onepass.prediction import Labelled
 
 NEW_TEXTS = [
     "Chlorine is leaking at the swimming pool, everyone must leave the building now",

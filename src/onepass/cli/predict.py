@@ -15,7 +15,8 @@ from onepass.cli.output import check_output, new_sheet
 from onepass.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from onepass.model import Labelled, Model, Text
+    from onepass.model import Model
+    from onepass.prediction import Labelled, Text
 
 ROWS = 1024  # texts read ahead, sorted by length and labelled together
 

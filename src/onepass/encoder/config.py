@@ -1,24 +1,11 @@
-"""The sizes and habits of an encoder, in our own words."""
+"""The sizes and habits of an encoder, in our own words. No torch: the engine reads them too."""
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
-from functools import partial
 from typing import Any
-
-from torch import Tensor
-from torch.nn import functional as F
 
 from onepass.errors import EncoderError
 
-_gelu_tanh = partial(F.gelu, approximate="tanh")
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "gelu": F.gelu,
-    "gelu_new": _gelu_tanh,
-    "gelu_pytorch_tanh": _gelu_tanh,
-    "relu": F.relu,
-    "silu": F.silu,
-    "swish": F.silu,
-}
+ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish")
 """By the names that published configurations use"""
 
 # No encoder is near these. A file that says more is wrong or hostile: building it would take all memory.

@@ -17,7 +17,8 @@ Dropout stands where BERT has it, in every family, and works in training mode on
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import cast
 
 import torch
@@ -26,8 +27,19 @@ from torch.nn import functional as F
 
 from onepass.encoder.attention import Bias, Prefix, attend
 from onepass.encoder.batch import Batch, Group, Layout
-from onepass.encoder.config import ACTIVATIONS, EncoderConfig
+from onepass.encoder.config import EncoderConfig
 from onepass.errors import EncoderError
+
+_gelu_tanh = partial(F.gelu, approximate="tanh")
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_new": _gelu_tanh,
+    "gelu_pytorch_tanh": _gelu_tanh,
+    "relu": F.relu,
+    "silu": F.silu,
+    "swish": F.silu,
+}
+"""What the names of a configuration mean"""
 
 
 class Encoder(nn.Module):

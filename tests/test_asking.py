@@ -1,0 +1,59 @@
+"""Asking, without a model: what is computed, and whose answer it becomes."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from onepass.asking import Asking
+from onepass.encoder.tokenizer import Encoded, Tokenizer
+from onepass.heads import make_kind
+from onepass.tasks import Task
+
+
+class Lengths(Asking):
+    """Answers every task with the number of word pieces, and notes how many texts it was given."""
+
+    def __init__(self, tokenizer: Tokenizer):
+        self.tokenizer = tokenizer
+        number = {"mean": 0.0, "spread": 1.0}
+        self.tasks = [
+            Task(name="length", kind="regression", text="text", label="n", fitted=number),
+            Task(name="both", kind="regression", text=["a", "b"], label="n", fitted=number),
+        ]
+        self.kinds = [make_kind(task) for task in self.tasks]
+        self.given: list[int] = []
+
+    def logits_of(self, encoded: Sequence[Encoded], asked: Sequence[int]) -> list[np.ndarray]:
+        self.given.append(len(encoded))
+        return [np.array([[len(one)] for one in encoded], np.float32) for _ in asked]
+
+
+@pytest.fixture
+def lengths(encoder: Path) -> Lengths:
+    return Lengths(Tokenizer.load(encoder / "tokenizer.json", 16))
+
+
+def test_a_text_that_comes_twice_is_computed_once_and_answered_twice(lengths: Lengths):
+    texts = ["goal", "late goal", "goal", "goal"]
+    first, second, third, fourth = lengths.label(texts)
+    assert lengths.given == [2]
+    assert [found.tasks["length"].label for found in (first, second, third, fourth)] == [3, 4, 3, 3]
+    first.tasks.clear()
+    assert third.tasks  # one answer is not the other
+
+
+def test_texts_and_pairs_keep_their_places(lengths: Lengths):
+    texts = ["goal", ("goal", "vote"), "late goal wins", ("goal", "vote"), ""]
+    answers = [next(iter(found.items())) for found in lengths.predict(texts)]
+    assert [(name, answer.label) for name, answer in answers] == [
+        ("length", 3), ("both", 5), ("length", 5), ("both", 5), ("length", 2),
+    ]  # fmt: skip
+
+
+def test_asking_needs_no_torch():
+    code = "import sys, onepass.asking, onepass.encoder.config; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
