@@ -86,6 +86,8 @@ def update_task(
         model = change.model
         check_addable(model.method, model.choice.name)
         (number,) = model.numbers([name])
+        if model.method.others_depend_on(number):
+            raise ConfigError(f"{name!r} cannot be trained anew: {_dependent(model)}")
         old, version = model.tasks[number], model.records[number].get("version", 1)
         kept = {key: getattr(old, key) for key in TASK_KEYS if key != "labels"}
         task = make_task(name, {**kept, **old.options, **keys}, checks=[check_kinds])
@@ -151,7 +153,7 @@ def check_removable(model: Model, name: str) -> int:
     (number,) = model.numbers([name])
     if len(model.tasks) == 1:
         raise ConfigError(f"{name!r} is the model's last task, and a model needs one. Delete the whole folder instead.")
-    if model.method.depends_on_tasks:
+    if model.method.others_depend_on(number):
         raise ConfigError(f"{name!r} cannot be removed: {_dependent(model)}")
     return number
 

@@ -14,6 +14,7 @@ from onepass.methods.mtdnn import MTDNN
 from onepass.methods.mtop import MTOP
 from onepass.methods.mttag import MTTaG
 from onepass.methods.pals import PALs
+from onepass.methods.prefix import TaskPrefixes
 from onepass.methods.ptuning import PTuning
 from onepass.methods.ptuning2 import PTuning2
 from onepass.methods.readers import Readers
@@ -32,6 +33,7 @@ METHODS: dict[str, type[Method]] = {
     "pals": PALs,
     "camtl": CAMTL,
     "mttag": MTTaG,
+    "prefix": TaskPrefixes,
 }
 
 __all__ = ["METHODS", "Method", "Stage", "States", "check_method", "make_method"]

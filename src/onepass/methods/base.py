@@ -38,6 +38,10 @@ class Stage:
     tasks: Sequence[int] | None = None
     """The tasks of this stage; None: all of them"""
     freeze_encoder: bool = False
+    fixed: Sequence[nn.Parameter] = ()
+    """Other weights that do not learn in this stage"""
+    cached: bool = False
+    """Train on what the method's `cache` has of each text, computed once: nothing below that learns"""
     forward: Callable[[Batch, Tensor], States] | None = None
     """What to run in place of the method's own forward"""
     finish: Callable[[Sequence[nn.Linear]], None] | None = None
@@ -103,6 +107,10 @@ class Method(nn.Module):
     def from_cache(self, cached: Tensor, layout: Layout, asked: Tensor) -> States:
         """The rest of the forward: from_cache(cache(batch), batch.layout, asked) is forward(batch, asked)."""
         raise NotImplementedError
+
+    def others_depend_on(self, task: int) -> bool:
+        """Whether the answers of other tasks change when this one is removed or trained anew."""
+        return self.depends_on_tasks
 
     def stages(self) -> list[Stage]:
         return [Stage()]

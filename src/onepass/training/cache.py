@@ -66,13 +66,14 @@ class TextCache:
             return batch, self.method(batch, asked)
         return batch, self.method.from_cache(self._parts(rows, batch.layout), batch.layout, asked)
 
-    def _parts(self, rows: Sequence[int], layout: Layout) -> Tensor:
+    def part(self, row: int) -> Tensor:
+        """What is kept of one row's text."""
         assert self.store is not None
-        if self.method.caches == "texts":
-            found = self.store[torch.from_numpy(self.starts[list(rows)])]
-        else:
-            found = torch.cat([self.store[self.starts[row] : self.starts[row] + self.lengths[row]] for row in rows])
-        return found.to(layout.device, torch.float32)
+        size = int(self.lengths[row]) if self.method.caches == "tokens" else 1
+        return self.store[self.starts[row] : self.starts[row] + size]
+
+    def _parts(self, rows: Sequence[int], layout: Layout) -> Tensor:
+        return torch.cat([self.part(row) for row in rows]).to(layout.device, torch.float32)
 
     def _batch(self, rows: Sequence[int]) -> Batch:
         return Batch.of([self.examples.sequence(row) for row in rows]).to(self.method.device)

@@ -34,6 +34,7 @@ from onepass.model import Model
 from onepass.tasks import TaskFile, read_task_file
 from onepass.training.average import RunningMean
 from onepass.training.best import Best
+from onepass.training.cache import MOST_IN_MEMORY, TextCache
 from onepass.training.checkpoint import Checkpoints, StageState, training_key
 from onepass.training.evaluation import average, score_tasks
 from onepass.training.optimizer import make_optimizer, rate_at, set_rates
@@ -94,8 +95,12 @@ class Losses(nn.Module):
         self.model = model
         self.method = forward
 
-    def forward(self, batch: Batch, asked: Tensor, targets: Sequence[Any]) -> Tensor:
-        return self.model.losses(batch, asked, targets, self.method)
+    def forward(self, batch: Batch, asked: Tensor, targets: Sequence[Any], kept: Tensor | None = None) -> Tensor:
+        """`kept`: what the method's cache has of the texts, if they were read before."""
+        if kept is None:
+            return self.model.losses(batch, asked, targets, self.method)
+        states = self.model.method.from_cache(kept, batch.layout, asked)
+        return self.model.losses(batch, asked, targets, lambda *_: states)
 
 
 class Trainer:
@@ -125,6 +130,8 @@ class Trainer:
         )
         self.targets = [model.kinds[i].scale_targets(item.task, item.train.targets) for i, item in enumerate(sets)]
         self.history: list[dict[str, Any]] = []
+        self.texts: dict[int, TextCache] = {}
+        """What a stage on cached texts has of each task's rows"""
         self.skipped = 0
         self.tokens, self.seconds = 0, 0.0
 
@@ -161,6 +168,10 @@ class Trainer:
         frozen += [p for other in range(len(self.sets)) if other not in tasks for p in self.own_parameters(other)]
         for parameter in frozen:
             parameter.requires_grad_(False)
+        if stage.cached:
+            most = MOST_IN_MEMORY // len(tasks)
+            with self.accelerator.autocast():
+                self.texts = {task: TextCache(model.method, self.sets[task].train, most) for task in tasks}
         optimizer = make_optimizer(model.method, model.heads, options)
         step, optimizer = self.accelerator.prepare(Losses(model, stage.forward), optimizer)
         sizes = [len(self.sets[task].train) for task in tasks]
@@ -200,6 +211,7 @@ class Trainer:
         state.mean.settle()  # for trainings without validation rows, which have no best
         state.best.restore(model)
         self.accelerator.free_memory()  # it keeps every stage's optimiser
+        self.texts = {}
         for parameter in frozen:
             parameter.requires_grad_(True)
         if stage.finish is not None:
@@ -256,7 +268,10 @@ class Trainer:
         """One update from (task, row) pairs; False if its gradient was not finite and it was left out."""
         batch = Batch.of([self.sets[task].train.sequence(row) for task, row in rows]).to(self.accelerator.device)
         asked = torch.tensor([[task] for task, _ in rows])
-        found = losses_of(batch, asked, [self.targets[task][row] for task, row in rows])  # (B,)
+        kept = (
+            torch.cat([self.texts[task].part(row) for task, row in rows]).to(batch.ids.device) if self.texts else None
+        )
+        found = losses_of(batch, asked, [self.targets[task][row] for task, row in rows], kept)  # (B,)
         weights = torch.tensor([self.sets[task].task.weight for task, _ in rows]).to(found.device, non_blocking=True)
         loss = (found * weights).mean() + self.model.method.extra_loss()
         self.accelerator.backward(loss)
@@ -315,7 +330,7 @@ class Trainer:
 
 def fixed_parameters(method: Method, stage: Stage, options: TrainOptions) -> list[nn.Parameter]:
     """What would learn but is not to, in this stage."""
-    fixed: list[nn.Parameter] = []
+    fixed = list(stage.fixed)
     for encoder in (module for module in method.modules() if isinstance(module, Encoder)):
         if stage.freeze_encoder:
             fixed += encoder.parameters()

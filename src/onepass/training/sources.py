@@ -1,0 +1,81 @@
+"""The sources of a model of method `prefix`, added, removed and updated one by one.
+
+Each change touches one task's prefix. The representation of the texts changes with it, so the light heads of the
+tasks that read it are learned anew, on texts that are read once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onepass.errors import ConfigError, listed, unknown
+from onepass.methods.prefix import TaskPrefixes
+from onepass.model import Model
+from onepass.training.loop import Trainer
+from onepass.training.options import TrainOptions
+from onepass.training.sets import TaskSet
+
+
+def prefixes_of(model: Model) -> TaskPrefixes:
+    """The model's method, if it has prefixes of sources."""
+    method = model.method
+    if not isinstance(method, TaskPrefixes) or not method.prefix_length:
+        raise ConfigError(f"A model of method {model.choice.name!r} has no sources. Train one with method 'prefix'.")
+    return method
+
+
+def source_numbers(model: Model, names: Sequence[str]) -> list[int]:
+    """The numbers of sources of these names; names of tasks that are no sources are refused."""
+    method = prefixes_of(model)
+    known = {model.tasks[task].name: task for task in method.sources}
+    if faults := [unknown("source", name, known) for name in names if name not in known]:
+        raise ConfigError(listed(faults))
+    return [known[name] for name in names]
+
+
+def learn_source(model: Model, sets: Sequence[TaskSet], name: str, options: TrainOptions) -> None:
+    """Learn a task's prefix, or learn it anew, alone, and make it part of the representation.
+
+    `sets` are the rows of the model's tasks, in their order. No other prefix and nothing of the encoder moves.
+    """
+    (number,) = model.numbers([name])
+    method = prefixes_of(model)
+    trainer = Trainer(model, sets, options, progress=False)
+    model.to(trainer.accelerator.device)
+    trainer.run_stage(method.source_stage(number))
+    model.eval()
+
+
+def learn_heads(model: Model, sets: Sequence[TaskSet], options: TrainOptions) -> None:
+    """Learn every task's light head anew, on the representation as it is now."""
+    method = prefixes_of(model)
+    for number in range(len(model.tasks)):
+        method.own(number).attention.load_state_dict(method.new_task().attention.state_dict())
+        model.heads[number].reset_parameters()  # type: ignore[operator]
+    trainer = Trainer(model, sets, options, progress=False)
+    model.to(trainer.accelerator.device)
+    trainer.run_stage(method.target_stage())
+    model.to("cpu").eval()
+
+
+def add_source(model: Model, sets: Sequence[TaskSet], item: TaskSet, options: TrainOptions) -> None:
+    """Give the model one more task as a source, and let all heads learn what it brings."""
+    prefixes_of(model)
+    model.add(item.task, item.train)
+    learn_source(model, [*sets, item], item.task.name, options)
+    learn_heads(model, [*sets, item], options)
+
+
+def update_source(model: Model, sets: Sequence[TaskSet], name: str, options: TrainOptions) -> None:
+    """Learn a source's prefix anew, on the rows that `sets` has of it now, and then all heads."""
+    source_numbers(model, [name])
+    learn_source(model, sets, name, options)
+    learn_heads(model, sets, options)
+
+
+def remove_source(model: Model, sets: Sequence[TaskSet], name: str, options: TrainOptions) -> None:
+    """Take a source's prefix out of the representation; its task stays as a target. All heads learn anew."""
+    (number,) = source_numbers(model, [name])
+    method = prefixes_of(model)
+    method.use([task for task in method.sources if task != number])
+    learn_heads(model, sets, options)

@@ -1,0 +1,113 @@
+"""Sources of a prefix model, one by one: only what belongs to the change moves."""
+
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+import torch
+from torch import Tensor
+
+from onepass.encoder.batch import Batch
+from onepass.errors import ConfigError
+from onepass.methods.prefix import TaskPrefixes
+from onepass.training.loop import Losses, Trainer
+from onepass.training.sources import add_source, remove_source, update_source
+
+MakeTrainer = Callable[..., Trainer]
+TOPIC, TONE, SAME = range(3)
+
+
+def trained(make_trainer: MakeTrainer, **options: str) -> Trainer:
+    trainer = make_trainer("prefix", method_options=options, token_rate=0.05)
+    trainer.run()
+    return trainer
+
+
+def prefixes(trainer: Trainer) -> list[Tensor]:
+    method = cast(TaskPrefixes, trainer.model.method)
+    return [parameter.detach().clone() for parameter in method.token_parameters()]
+
+
+def same(one: list[Tensor], other: list[Tensor]) -> list[bool]:
+    return [torch.equal(a, b) for a, b in zip(one, other, strict=True)]
+
+
+def test_training_learns_each_prefix_and_leaves_the_encoder(make_trainer: MakeTrainer) -> None:
+    trainer = make_trainer("prefix", token_rate=0.05)
+    before, encoder = prefixes(trainer), [p.clone() for p in trainer.model.method.encoder.parameters()]
+    trainer.run()
+    assert not any(same(before, prefixes(trainer)))
+    assert all(same(encoder, list(trainer.model.method.encoder.parameters())))
+    assert cast(TaskPrefixes, trainer.model.method).sources == [TOPIC, TONE, SAME]
+    assert all(parameter.requires_grad for parameter in trainer.model.parameters())
+
+
+def test_heads_learn_on_texts_that_are_read_once(make_trainer: MakeTrainer) -> None:
+    """In the last stage the encoder reads each training text once, however many epochs there are."""
+    trainer = make_trainer("prefix", epochs=4, evaluate_every=4)
+    model, read = trainer.model, 0
+    method = cast(TaskPrefixes, model.method)
+
+    def count(_module: object, inputs: tuple[object, ...]) -> None:
+        nonlocal read
+        read += len(cast(Batch, inputs[1]))
+
+    method.encoder.layers[0].register_forward_pre_hook(count)
+    trainer.run_stage(method.target_stage())
+    rows = sum(len(item.train) + len(item.validation) for item in trainer.sets)
+    assert read == rows
+
+
+def test_training_on_kept_texts_gives_the_losses_of_reading_them(make_trainer: MakeTrainer) -> None:
+    trainer = make_trainer("prefix")
+    model = trainer.model.eval()
+    method = cast(TaskPrefixes, model.method)
+    method.use([TOPIC, SAME])
+    pairs = [(TOPIC, 0), (TONE, 3), (SAME, 1)]
+    batch = Batch.of([trainer.sets[task].train.sequence(row) for task, row in pairs])
+    asked = torch.tensor([[task] for task, _ in pairs])
+    targets = [trainer.targets[task][row] for task, row in pairs]
+    losses = Losses(model, None)
+    torch.testing.assert_close(losses(batch, asked, targets, method.cache(batch)), losses(batch, asked, targets))
+
+
+def test_a_removed_source_leaves_the_other_prefixes_and_its_own_task(make_trainer: MakeTrainer) -> None:
+    trainer = trained(make_trainer)
+    before = prefixes(trainer)
+    remove_source(trainer.model, trainer.sets, "tone", trainer.options)
+    assert cast(TaskPrefixes, trainer.model.method).sources == [TOPIC, SAME]
+    assert all(same(before, prefixes(trainer)))
+    assert set(trainer.model.predict("late goal", ["tone"])) == {"tone"}
+    with pytest.raises(ConfigError, match=r"Unknown source 'tone'.* Known: same, topic"):
+        remove_source(trainer.model, trainer.sets, "tone", trainer.options)
+
+
+def test_an_updated_source_moves_alone(make_trainer: MakeTrainer) -> None:
+    trainer = trained(make_trainer)
+    before = prefixes(trainer)
+    update_source(trainer.model, trainer.sets, "same", trainer.options)
+    assert same(before, prefixes(trainer)) == [True, True, False]
+
+
+def test_an_added_source_joins_the_others(make_trainer: MakeTrainer) -> None:
+    trainer = trained(make_trainer)
+    before = prefixes(trainer)
+    item = trainer.sets[TOPIC]
+    item.task = item.task.model_copy(update={"name": "again"})
+    add_source(trainer.model, trainer.sets, item, trainer.options)
+    assert cast(TaskPrefixes, trainer.model.method).sources == [0, 1, 2, 3]
+    assert same(before, prefixes(trainer)[:3]) == [True, True, True]
+
+
+def test_the_multi_task_rival_trains_the_encoder_and_then_freezes_it(make_trainer: MakeTrainer) -> None:
+    trainer = make_trainer("prefix", method_options={"sources": "multitask"})
+    stages = [stage.name for stage in trainer.model.method.stages()]
+    encoder = [p.clone() for p in trainer.model.method.encoder.parameters()]
+    trainer.run_stage(trainer.model.method.stages()[0])
+    moved = [p.clone() for p in trainer.model.method.encoder.parameters()]
+    assert not all(same(encoder, moved))
+    trainer.run_stage(trainer.model.method.stages()[1])
+    assert all(same(moved, list(trainer.model.method.encoder.parameters())))
+    assert stages == ["sources together", "heads"]
+    with pytest.raises(ConfigError, match="has no sources"):
+        remove_source(trainer.model, trainer.sets, "topic", trainer.options)
