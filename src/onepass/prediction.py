@@ -15,14 +15,27 @@ class Prediction:
     """
 
     label: Any
-    """The answer: a label, a list of labels for multilabel, a number for regression"""
+    """The answer: a label, a list of labels for multilabel, a number for regression; None where it is withheld"""
     score: float | None = None
     """How probable the answer is; None where the kind has no probability"""
     scores: dict[str, float] = field(default_factory=dict, repr=False)
     """The probability of every label"""
+    threshold: float | dict[str, float | None] | None = field(default=None, repr=False)
+    """What the score had to reach, by label for multilabel; None where there is no threshold"""
+    reason: str | None = field(default=None, repr=False)
+    """Why the answer is withheld"""
+
+    @property
+    def abstained(self) -> bool:
+        """Whether the answer is withheld."""
+        return self.reason is not None
 
     def to_dict(self) -> dict[str, Any]:
-        return {"label": self.label, "score": self.score, "scores": self.scores}
+        """The answer for JSON; `threshold`, `abstained` and `reason` are there where the task has thresholds."""
+        found = {"label": self.label, "score": self.score, "scores": self.scores}
+        if self.threshold is not None or self.abstained:
+            found |= {"threshold": self.threshold, "abstained": self.abstained, "reason": self.reason}
+        return found
 
 
 @dataclass(frozen=True)

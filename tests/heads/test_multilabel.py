@@ -203,9 +203,9 @@ def test_the_first_score_is_the_tasks_own_metric() -> None:
 @pytest.mark.parametrize(
     ("option", "value", "possible"),
     [
-        ("threshold", 1.5, "a number between 0 and 1."),
-        ("threshold", "high", "a number between 0 and 1."),
-        ("threshold", True, "a number between 0 and 1."),
+        ("threshold", 1.5, "a number between 0 and 1"),
+        ("threshold", "high", "a number between 0 and 1"),
+        ("threshold", True, "a number between 0 and 1"),
         ("separator", "", "the text between two labels of a cell"),
         ("separator", 3, "the text between two labels of a cell"),
     ],
@@ -291,7 +291,7 @@ def test_faulty_options_are_reported_together(tmp_path: Path) -> None:
         read_task_file(path, checks=[check_kinds])
     message = str(caught.value)
     assert message.startswith("4 faults:") and "Did you mean 'threshold'?" in message
-    assert "Task 'mood': threshold is 3; possible: a number between 0 and 1." in message
+    assert "Task 'mood': threshold is 3; possible: a number between 0 and 1" in message
     assert "Known: macro_f1, micro_f1, subset_accuracy." in message
 
 

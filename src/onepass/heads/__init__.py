@@ -22,7 +22,9 @@ def make_kind(task: Task) -> Kind:
     """The kind of a task, with the task's options."""
     if task.kind not in KINDS:
         raise ConfigError(f"Task {task.name!r}: {unknown('kind', task.kind, KINDS)}")
-    return KINDS[task.kind](**task.options)
+    kind = KINDS[task.kind](**task.options)
+    kind.check(task)
+    return kind
 
 
 def check_kinds(file: TaskFile) -> list[str]:

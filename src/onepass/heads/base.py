@@ -30,6 +30,19 @@ def blank(value: Any) -> bool:
     )
 
 
+def label_text(value: Any) -> str:
+    """A cell as a label: 1, 1.0 and "1" are the same label, True is "true".
+
+    >>> [label_text(v) for v in (1, 1.0, " yes ", True)]
+    ['1', '1', 'yes', 'true']
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value).strip()
+
+
 def wrong_option(name: str, value: Any, possible: str) -> ConfigError:
     """What a kind raises when it is built with an option it cannot use."""
     return ConfigError(f"{name} is {value!r}; possible: {possible}.")
@@ -106,6 +119,34 @@ class Kind:
     def answers(self, task: Task, logits: np.ndarray) -> np.ndarray:
         """The answers in the form of the targets, for the metrics."""
         raise NotImplementedError
+
+    # --- trust --------------------------------------------------------------------------------------------------
+
+    def check(self, task: Task) -> None:
+        """Raise ConfigError if `task.fitted`, which may come from a file, cannot be used."""
+
+    def calibrate(self, task: Task, logits: np.ndarray, targets: np.ndarray) -> dict[str, Any]:
+        """What makes the probabilities mean what they say, for `task.fitted["calibration"]`.
+
+        It changes no answer. The rows are ones that were not trained on. `form` is "none" where there is nothing to
+        do or too little to go by, and `reason` says why.
+        """
+        return {"form": "none", "reason": "answers of this kind have no probabilities to calibrate"}
+
+    def reliability(self, task: Task, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+        """How far the probabilities are from what happens: `ece` in percent, `brier`, `nll`; nothing without them."""
+        return {}
+
+    def choose_thresholds(self, task: Task, logits: np.ndarray, targets: np.ndarray) -> dict[str, Any]:
+        """What the task's options ask for: `thresholds` by label, for `task.fitted`, and what they `reached` here.
+
+        Empty where the options ask for nothing.
+        """
+        return {}
+
+    def given(self, task: Task, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+        """What the thresholds do on these rows, in percent: `precision`, and `given` or `recall`; else nothing."""
+        return {}
 
     def score(self, task: Task, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
         """Every metric of the kind, in percent; the task's own metric first."""

@@ -9,25 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onepass.errors import unknown
-from onepass.heads.base import Kind, Row, wrong_option
+from onepass.heads import scaling
+from onepass.heads.base import Kind, Row, label_text, wrong_option
+from onepass.heads.thresholds import Rule, check_thresholds, choose, chosen, limits, read_threshold
 from onepass.prediction import Prediction
 from onepass.tasks import Task
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-
-def label_text(value: Any) -> str:
-    """A cell as a label: 1, 1.0 and "1" are the same label, True is "true".
-
-    >>> [label_text(v) for v in (1, 1.0, " yes ", True)]
-    ['1', '1', 'yes', 'true']
-    """
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value).strip()
 
 
 def accuracy(answers: np.ndarray, targets: np.ndarray) -> float:
@@ -63,6 +52,9 @@ class Classification(Kind):
     focal: the exponent gamma of the focal loss (arXiv:1708.02002, which uses 2): a row counts (1 - p) ** gamma, so that
         rows the model is sure about count little. 0 is the plain loss.
     label_smoothing: the share of the target that is spread evenly over all labels.
+    threshold: a probability under which an answer is withheld, or how to choose one on validation: see
+        `onepass.heads.thresholds.POSSIBLE`. With `label: NAME` only that label has one, and it is given from there on
+        even where another is likelier.
     """
 
     metrics = {"accuracy": accuracy, "macro_f1": macro_f1, "f1": f1, "matthews": matthews}
@@ -73,6 +65,7 @@ class Classification(Kind):
         class_weights: str | Mapping[str, float] = "none",
         focal: float = 0.0,
         label_smoothing: float = 0.0,
+        threshold: float | Mapping[str, Any] | None = None,
     ):
         if isinstance(class_weights, Mapping):
             class_weights = {label_text(label): weight for label, weight in class_weights.items()}
@@ -85,6 +78,7 @@ class Classification(Kind):
             raise wrong_option("focal", focal, "a number from 0")
         if type(label_smoothing) not in (int, float) or not 0 <= label_smoothing < 1:
             raise wrong_option("label_smoothing", label_smoothing, "a number from 0 to below 1")
+        self.threshold = read_threshold(threshold)
         self.class_weights = class_weights
         self.weighted = class_weights != "none"
         self.focal = focal
@@ -108,6 +102,8 @@ class Classification(Kind):
             for label in named
             if label not in task.labels
         ]
+        if self.moved is not None and self.moved not in task.labels:
+            faults.append(f"Task {task.name!r}, threshold: {unknown('label', self.moved, task.labels)}")
         if len(seen) < 2:
             only = f"only {task.labels[int(seen[0])]!r}" if len(seen) else "none"
             faults.append(f"Task {task.name!r} needs at least two labels to learn from; its training rows have {only}.")
@@ -152,17 +148,100 @@ class Classification(Kind):
         log_p = logits.float().log_softmax(-1)
         return -(log_p.exp() * log_p).sum(-1) / math.log(logits.shape[-1])
 
+    @property
+    def moved(self) -> str | None:
+        """The one label that is given from its threshold on, even where another is likelier."""
+        return self.threshold.label if isinstance(self.threshold, Rule) else None
+
+    def log_probabilities(self, task: Task, logits: np.ndarray) -> np.ndarray:
+        """Calibrated; the temperature of a row is that of its likeliest label, so that label stays the likeliest."""
+        return scaling.log_softmax(logits / scaling.temperatures(task)[logits.argmax(-1), None])
+
     def probabilities(self, task: Task, logits: np.ndarray) -> np.ndarray:
-        exp = np.exp(logits - logits.max(-1, keepdims=True))
-        return np.asarray(exp / exp.sum(-1, keepdims=True))
+        return np.asarray(np.exp(self.log_probabilities(task, logits)))
+
+    def limits(self, task: Task) -> np.ndarray | None:
+        """What the probability of each label has to reach to be given, (C,); None if there are no thresholds."""
+        if self.threshold is None or (isinstance(self.threshold, Rule) and "thresholds" not in task.fitted):
+            return None
+        return limits(task, self.threshold if isinstance(self.threshold, float) else 0.0)
 
     def decode(self, task: Task, logits: np.ndarray) -> list[Prediction]:
-        probabilities = self.probabilities(task, logits)
-        best = probabilities.argmax(-1)
-        return [
-            Prediction(task.labels[i], float(row[i]), dict(zip(task.labels, map(float, row), strict=True)))
-            for i, row in zip(best, probabilities, strict=True)
-        ]
+        probabilities, limits = self.probabilities(task, logits), self.limits(task)
+        best = logits.argmax(-1)
+        if limits is not None and self.moved in task.labels:
+            moved = task.labels.index(self.moved)
+            best = np.where(probabilities[:, moved] >= limits[moved], moved, best)
+        predictions = []
+        for i, row in zip(best, probabilities, strict=True):
+            label, score = task.labels[i], float(row[i])
+            scores = dict(zip(task.labels, map(float, row), strict=True))
+            if limits is None:
+                predictions.append(Prediction(label, score, scores))
+                continue
+            limit, reason = float(limits[i]) if limits[i] < math.inf else None, None
+            if limit is None:
+                reason = f"{label} is never given: {self.threshold} is not reached on validation by any threshold"
+            elif score < limit:
+                reason = f"{label} is the likeliest with {score:.3f}, under its threshold of {limit:.3f}"
+            given = label if reason is None else None
+            predictions.append(Prediction(given, score, scores, threshold=limit, reason=reason))
+        return predictions
 
     def answers(self, task: Task, logits: np.ndarray) -> np.ndarray:
-        return np.asarray(logits.argmax(-1))
+        """The labels as if none were withheld, so that scores compare with those of other models."""
+        limits, best = self.limits(task), logits.argmax(-1)
+        if limits is None or self.moved not in task.labels:
+            return np.asarray(best)
+        moved = task.labels.index(self.moved)
+        others = np.where(np.arange(logits.shape[-1]) == moved, -math.inf, logits).argmax(-1)
+        return np.where(self.probabilities(task, logits)[:, moved] >= limits[moved], moved, others)
+
+    # --- trust --------------------------------------------------------------------------------------------------
+
+    def check(self, task: Task) -> None:
+        scaling.check_calibration(task)
+        check_thresholds(task)
+
+    def calibrate(self, task: Task, logits: np.ndarray, targets: np.ndarray) -> dict[str, Any]:
+        def losses(rows: np.ndarray, temperatures: np.ndarray) -> np.ndarray:
+            log_p = scaling.log_softmax(logits[rows] / temperatures[:, None])
+            return -log_p[np.arange(len(rows)), targets[rows]]
+
+        return scaling.fit(losses, np.arange(len(logits)), logits.argmax(-1), task.labels)
+
+    def reliability(self, task: Task, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+        log_p = self.log_probabilities(task, logits)
+        p, best, rows = np.exp(log_p), logits.argmax(-1), np.arange(len(logits))
+        wanted = np.arange(logits.shape[-1]) == targets[:, None]
+        return {
+            "ece": 100.0 * scaling.calibration_error(p[rows, best], best == targets),
+            "brier": float(((p - wanted) ** 2).sum(-1).mean()),
+            "nll": float(-log_p[rows, targets].mean()),
+        }
+
+    def choose_thresholds(self, task: Task, logits: np.ndarray, targets: np.ndarray) -> dict[str, Any]:
+        rule = self.threshold
+        if not isinstance(rule, Rule):
+            return {}
+        p, best = self.probabilities(task, logits), logits.argmax(-1)
+        if rule.label is not None:
+            place = task.labels.index(rule.label)
+            right = targets == place
+            return chosen(rule, {rule.label: choose(rule, p[:, place], right, int(right.sum()))})
+        top, right = p[np.arange(len(p)), best], best == targets
+        if rule.per == "task":
+            return chosen(rule, {"": choose(rule, top, right, len(targets))}, task.labels)
+        choices = {}
+        for place, label in enumerate(task.labels):
+            own = best == place
+            choices[label] = choose(rule, top[own], right[own], int((targets == place).sum()))
+        return chosen(rule, choices)
+
+    def given(self, task: Task, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+        if self.limits(task) is None:
+            return {}
+        answers = [answer.label for answer in self.decode(task, logits)]
+        right = [task.labels[target] == answer for answer, target in zip(answers, targets, strict=True)]
+        count = len(answers) - answers.count(None)
+        return {"given": 100.0 * count / len(answers)} | ({"precision": 100.0 * sum(right) / count} if count else {})

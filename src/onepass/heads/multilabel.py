@@ -6,13 +6,15 @@ import ast
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onepass.heads.base import Kind, Row, wrong_option
-from onepass.heads.classification import label_text
+from onepass.errors import unknown
+from onepass.heads import scaling
+from onepass.heads.base import Kind, Row, label_text, wrong_option
+from onepass.heads.thresholds import POSSIBLE, Rule, check_thresholds, choose, chosen, limits, read_threshold
 from onepass.prediction import Prediction
 from onepass.tasks import Task
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SEPARATORS = "|;,"
+HALF = 0.5
 ADVICE = 'Write them as a JSON list, ["joy", "love"] or [], or with one of | ; , between them.'
 _ITEM = r"""(?:'(?:[^'\\]|\\['"\\nrt])*'|"(?:[^"\\]|\\['"\\nrt])*"|[-+\w.]+)\s*"""
 # ['a', 'b'] as pandas writes a list to a csv file; ['a' 'b'] of a numpy array would be read as one label, 'ab'.
@@ -97,19 +100,20 @@ def _f1(right: np.ndarray, named: np.ndarray) -> np.ndarray:
 class Multilabel(Kind):
     """Any number of labels, each with a probability of its own and a threshold that it must reach.
 
-    threshold: of every label that has none of its own in `task.fitted["thresholds"]`, a mapping from labels.
+    threshold: the probability that a label has to reach, or how to choose one for each label on validation: see
+        `onepass.heads.thresholds.POSSIBLE`. Labels without a chosen one, in `task.fitted["thresholds"]`, have 0.5.
     separator: what stands between the labels of a cell; without it the first of | ; , that occurs there. A blank cell
         says nothing about the task; the list [] says that none of the labels fits.
     """
 
     metrics = {"macro_f1": macro_f1, "micro_f1": micro_f1, "subset_accuracy": subset_accuracy}
 
-    def __init__(self, *, threshold: float = 0.5, separator: str | None = None):
-        if type(threshold) is not float or not 0 < threshold < 1:
-            raise wrong_option("threshold", threshold, "a number between 0 and 1")
+    def __init__(self, *, threshold: float | Mapping[str, Any] = 0.5, separator: str | None = None):
+        self.threshold = read_threshold(threshold, labels_apart=True)
+        if self.threshold is None:
+            raise wrong_option("threshold", threshold, POSSIBLE)
         if separator is not None and (not isinstance(separator, str) or not separator):
             raise wrong_option("separator", separator, 'the text between two labels of a cell, for example "|"')
-        self.threshold = threshold
         self.separator = separator
 
     def labels_in(self, task: Task, row: Row) -> Iterable[str]:
@@ -126,12 +130,16 @@ class Multilabel(Kind):
         return target
 
     def faults(self, task: Task, targets: np.ndarray) -> list[str]:
-        if targets.any():
-            return []
-        return [
-            f"Task {task.name!r} needs at least one label to learn from; none of its {len(targets):,} training rows "
-            "has one."
-        ]
+        faults = []
+        named = self.threshold.label if isinstance(self.threshold, Rule) else None
+        if named is not None and named not in task.labels:
+            faults.append(f"Task {task.name!r}, threshold: {unknown('label', named, task.labels)}")
+        if not targets.any():
+            faults.append(
+                f"Task {task.name!r} needs at least one label to learn from; none of its {len(targets):,} training "
+                "rows has one."
+            )
+        return faults
 
     def outputs(self, task: Task) -> int:
         return len(task.labels)
@@ -144,12 +152,12 @@ class Multilabel(Kind):
         return _cross_entropy(logits, logits.sigmoid()) / math.log(2)
 
     def probabilities(self, task: Task, logits: np.ndarray) -> np.ndarray:
-        return np.asarray(np.exp(-np.logaddexp(0.0, -logits)))
+        """Calibrated; a temperature moves no probability across one half."""
+        return np.asarray(np.exp(scaling.log_sigmoid(logits / scaling.temperatures(task))))
 
     def thresholds(self, task: Task) -> np.ndarray:
         """What the probability of each label has to reach, (C,)."""
-        own = task.fitted.get("thresholds", {})
-        return np.array([own.get(label, self.threshold) for label in task.labels])
+        return limits(task, self.threshold if isinstance(self.threshold, float) else HALF)
 
     def decode(self, task: Task, logits: np.ndarray) -> list[Prediction]:
         """The labels that reach their thresholds, in the task's order.
@@ -157,17 +165,71 @@ class Multilabel(Kind):
         The score is the smallest probability among them; where there are none, the probability that not even the
         likeliest label fits.
         """
-        probabilities = self.probabilities(task, logits)
+        probabilities, thresholds = self.probabilities(task, logits), self.thresholds(task)
+        shown, reason = None, None
+        if "thresholds" in task.fitted:
+            finite = [float(value) if value < math.inf else None for value in thresholds]
+            shown = dict(zip(task.labels, finite, strict=True))
+            if not np.isfinite(thresholds).any():
+                reason = f"no label is ever given: {self.threshold} is not reached on validation by any threshold"
         predictions = []
-        for row, chosen in zip(probabilities, probabilities >= self.thresholds(task), strict=True):
-            score = row[chosen].min() if chosen.any() else 1.0 - row.max()
-            labels = [label for label, is_chosen in zip(task.labels, chosen, strict=True) if is_chosen]
+        for row, reached in zip(probabilities, probabilities >= thresholds, strict=True):
+            score = row[reached].min() if reached.any() else 1.0 - row.max()
+            labels = [label for label, is_reached in zip(task.labels, reached, strict=True) if is_reached]
             scores = dict(zip(task.labels, map(float, row), strict=True))
-            predictions.append(Prediction(labels, float(score), scores))
+            predictions.append(Prediction(None if reason else labels, float(score), scores, shown, reason))
         return predictions
 
     def answers(self, task: Task, logits: np.ndarray) -> np.ndarray:
         return (self.probabilities(task, logits) >= self.thresholds(task)).astype(np.float32)
+
+    # --- trust --------------------------------------------------------------------------------------------------
+
+    def check(self, task: Task) -> None:
+        scaling.check_calibration(task)
+        check_thresholds(task)
+
+    def calibrate(self, task: Task, logits: np.ndarray, targets: np.ndarray) -> dict[str, Any]:
+        rows, labels = map(np.ravel, np.indices(logits.shape))
+        signed = np.ravel(np.where(targets > 0, logits, -logits))  # -log sigmoid of it is the loss
+
+        def losses(items: np.ndarray, temperatures: np.ndarray) -> np.ndarray:
+            return -scaling.log_sigmoid(signed[items] / temperatures)
+
+        return scaling.fit(losses, rows, labels, task.labels)
+
+    def reliability(self, task: Task, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+        """Over all (row, label) pairs."""
+        p = self.probabilities(task, logits)
+        scaled = logits / scaling.temperatures(task)
+        return {
+            "ece": 100.0 * scaling.calibration_error(p.ravel(), targets.ravel()),
+            "brier": float(((p - targets) ** 2).mean()),
+            "nll": float(-scaling.log_sigmoid(np.where(targets > 0, scaled, -scaled)).mean()),
+        }
+
+    def choose_thresholds(self, task: Task, logits: np.ndarray, targets: np.ndarray) -> dict[str, Any]:
+        rule = self.threshold
+        if not isinstance(rule, Rule):
+            return {}
+        p = self.probabilities(task, logits)
+        return chosen(
+            rule,
+            {
+                label: choose(rule, p[:, place], targets[:, place] > 0, int(targets[:, place].sum()))
+                for place, label in enumerate(task.labels)
+                if rule.label in (None, label)
+            },
+        )
+
+    def given(self, task: Task, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+        """The `recall` and the `precision` of the labels given, over all rows."""
+        if "thresholds" not in task.fitted:
+            return {}
+        answers = self.answers(task, logits)
+        count, right = float(answers.sum()), float((answers * targets).sum())
+        found = {"recall": 100.0 * right / max(1.0, float(targets.sum()))}
+        return found | ({"precision": 100.0 * right / count} if count else {})
 
 
 def _cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
