@@ -16,10 +16,11 @@ import torch
 import onepass
 from onepass import atomic, folder
 from onepass.atomic import MANIFEST, read_json, verify, write_json, write_manifest
+from onepass.contents import read_config, read_tasks
 from onepass.encoder.batch import Batch
 from onepass.encoder.loading import fingerprint, load_encoder
 from onepass.errors import FolderError
-from onepass.folder import check_output, read_config, read_tasks, size_of
+from onepass.folder import check_output, size_of
 from onepass.methods import METHODS, make_method
 from onepass.model import Model
 from onepass.tasks import MethodChoice, Task

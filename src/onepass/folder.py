@@ -19,18 +19,16 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from onepass.atomic import MANIFEST, draft_of, new_folder, read_json, reason, verify, write_json
+from onepass.atomic import draft_of, new_folder, reason, write_json
 from onepass.card import model_card
+from onepass.contents import FORMAT, find_folder, model_files, read_config, task_of, task_order
 from onepass.encoder.config import EncoderConfig
 from onepass.encoder.loading import build_encoder, fingerprint
 from onepass.encoder.tokenizer import Tokenizer
 from onepass.errors import ConfigError, EncoderError, FolderError
 from onepass.methods import make_method
 from onepass.model import Model
-from onepass.tasks import MethodChoice, Task
-
-FORMAT = 1
-NEEDED = ("config.json", "tokenizer.json", "encoder.safetensors")
+from onepass.tasks import MethodChoice
 
 
 def check_output(path: Path, *, overwrite: bool = False, needed: int = 0) -> None:
@@ -102,7 +100,7 @@ def shared_weights(model: Model) -> dict[str, Tensor]:
 
 def load_model(source: str | Path) -> Model:
     """A model from its folder, or from a hub name, after checking every file against the manifest."""
-    folder = _find(source)
+    folder = find_folder(source)
     files = model_files(folder)
     config = read_config(folder)
     try:
@@ -127,62 +125,14 @@ def load_model(source: str | Path) -> Model:
     return model.eval()
 
 
-def model_files(folder: Path) -> list[str]:
-    """The files of a model folder, checked against its manifest; those that are loaded must be among them."""
-    if not (folder / MANIFEST).is_file():
-        read_config(folder)  # says so if this is no model folder at all
-    files = list(verify(folder))
-    tasks = {file.rpartition("/")[0] for file in files if file.startswith("tasks/")}
-    needed = [*NEEDED, *(f"{task}/{name}" for task in sorted(tasks) for name in ("task.json", "weights.safetensors"))]
-    if missing := [name for name in needed if name not in files]:
-        raise FolderError(f"{folder} is damaged: its manifest does not list {', '.join(missing)}.")
-    return files
-
-
 def load_task(model: Model, folder: Path) -> None:
     """Add the task of a folder to a model."""
-    known = read_json(folder / "task.json")
-    if known["name"] != folder.name:
-        raise FolderError(f"{folder} holds a task of another name, {known['name']!r}.")
-    task = Task(**{key: value for key, value in known.items() if key in Task.model_fields})
+    task, known = task_of(folder)
     model.add(task)
     model.records[-1] = {key: known[key] for key in ("rows", "data", "scores", "version", "added") if key in known}
     weights = _load(folder / "weights.safetensors")
     for module, prefix in ((model.method.tasks[-1], "method."), (model.heads[-1], "head.")):
         module.load_state_dict({k.removeprefix(prefix): t for k, t in weights.items() if k.startswith(prefix)})
-
-
-def task_order(folder: Path, files: list[str]) -> list[str]:
-    """The names of a folder's tasks, in the order in which they are numbered."""
-    names = [file.split("/")[1] for file in files if file.startswith("tasks/") and file.endswith("/task.json")]
-    return sorted(names, key=lambda name: (read_json(folder / "tasks" / name / "task.json")["order"], name))
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """config.json of a model folder."""
-    if not (folder / "config.json").is_file():
-        raise FolderError(
-            f"{folder} is no model folder: it has no config.json. Train one with: onepass train tasks.yaml -o {folder}"
-        )
-    config = read_json(folder / "config.json")
-    if not isinstance(config, dict) or not isinstance(config.get("format"), int):
-        raise FolderError(f"{folder / 'config.json'} does not name a format: this is no onepass model.")
-    if config["format"] > FORMAT:
-        raise FolderError(
-            f"{folder} was written by format {config['format']}; this version reads up to {FORMAT}. "
-            "Upgrade with: pip install -U onepass"
-        )
-    return config
-
-
-def read_tasks(folder: Path) -> list[dict[str, Any]]:
-    """The task.json of every task, in order, without loading weights."""
-    names = (
-        [entry.name for entry in (folder / "tasks").iterdir() if (entry / "task.json").is_file()]
-        if (folder / "tasks").is_dir()
-        else []
-    )
-    return sorted((read_json(folder / "tasks" / name / "task.json") for name in names), key=lambda task: task["order"])
 
 
 def upload_model(model: Model, repository: str, *, private: bool = False) -> str:
@@ -195,25 +145,6 @@ def upload_model(model: Model, repository: str, *, private: bool = False) -> str
         address = api.create_repo(repository, private=private, exist_ok=True)
         api.upload_folder(repo_id=repository, folder_path=Path(place) / "model")
     return str(address)
-
-
-def _find(source: str | Path) -> Path:
-    folder = Path(source).expanduser()
-    if folder.is_dir():
-        return folder
-    name = str(source)
-    if folder.exists():
-        raise FolderError(f"{name} is a file. A model is a folder, as `onepass train -o` writes it.")
-    if isinstance(source, Path) or name.startswith((".", "/", "~")) or name.count("/") != 1:
-        raise FolderError(f"There is no model folder {name}. Train one with: onepass train tasks.yaml -o {name}")
-    from huggingface_hub import snapshot_download
-
-    try:
-        return Path(snapshot_download(name))
-    except Exception as error:  # the hub's errors, its HTTP library's and the system's share no base
-        raise FolderError(
-            f"There is no model folder {name}, and the Hugging Face hub did not give one: {str(error).splitlines()[0]}"
-        ) from error
 
 
 def _config(model: Model) -> dict[str, Any]:

@@ -17,11 +17,12 @@ import numpy as np
 
 from onepass.atomic import Edit, edit_folder, read_json, write_json
 from onepass.card import model_card
+from onepass.contents import model_files, read_config
 from onepass.data.examples import find_labels
 from onepass.encoder.batch import Batch
 from onepass.encoder.tokenizer import Tokenizer
 from onepass.errors import ConfigError, DataError, FolderError, listed, unknown
-from onepass.folder import load_model, load_task, model_files, read_config, save_task
+from onepass.folder import load_model, load_task, save_task
 from onepass.heads import check_kinds, make_kind
 from onepass.methods import options_of
 from onepass.model import SERVING_TOKENS, Model

@@ -13,8 +13,9 @@ from safetensors.torch import load_file, save_file
 
 from onepass import living
 from onepass.atomic import write_manifest
+from onepass.contents import read_tasks
 from onepass.errors import ConfigError, DataError, FolderError, OnepassError
-from onepass.folder import load_model, read_tasks
+from onepass.folder import load_model
 from onepass.model import Model
 from onepass.tasks import Task
 from onepass.training import evaluate

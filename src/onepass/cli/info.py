@@ -42,7 +42,7 @@ def info(
 
 def summary(folder: Path) -> dict[str, Any]:
     """What `info --json` shows."""
-    from onepass.folder import read_config, read_tasks
+    from onepass.contents import read_config, read_tasks
     from onepass.methods import METHODS
 
     config, tasks = read_config(folder), read_tasks(folder)
