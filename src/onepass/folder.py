@@ -30,6 +30,8 @@ from onepass.methods import make_method
 from onepass.model import Model
 from onepass.tasks import MethodChoice
 
+RECORDED = ("rows", "data", "scores", "version", "added", "calibration", "thresholds")
+
 
 def check_output(path: Path, *, overwrite: bool = False, needed: int = 0) -> None:
     """Raise before any work is done if a model folder cannot be written here; `needed` bytes have to fit twice."""
@@ -129,7 +131,7 @@ def load_task(model: Model, folder: Path) -> None:
     """Add the task of a folder to a model."""
     task, known = task_of(folder)
     model.add(task)
-    model.records[-1] = {key: known[key] for key in ("rows", "data", "scores", "version", "added") if key in known}
+    model.records[-1] = {key: known[key] for key in RECORDED if key in known}
     weights = _load(folder / "weights.safetensors")
     for module, prefix in ((model.method.tasks[-1], "method."), (model.heads[-1], "head.")):
         module.load_state_dict({k.removeprefix(prefix): t for k, t in weights.items() if k.startswith(prefix)})

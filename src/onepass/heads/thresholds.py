@@ -160,7 +160,7 @@ def chosen(rule: Rule, choices: Mapping[str, Choice], labels: Sequence[str] = ()
         if choice.threshold is not None or rule.goal == "target_precision"
     }
     return {
-        "thresholds": dict.fromkeys(labels, *values.values()) if labels else values,
+        "thresholds": {label: value for value in values.values() for label in labels} if labels else values,
         "reached": {label: choice.to_dict() for label, choice in choices.items()},
     }
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from onepass.calibration import settle
 from onepass.data.stream import RowStream, sorted_batches, token_batches
 from onepass.errors import ConfigError, TrainingError, listed, unknown
 from onepass.heads import check_kinds
@@ -26,6 +27,7 @@ from onepass.tasks import make_task
 from onepass.training.average import RunningMean
 from onepass.training.best import Best
 from onepass.training.cache import TextCache
+from onepass.training.evaluation import scores_of
 from onepass.training.optimizer import make_optimizer, rate_at, set_rates
 from onepass.training.options import TrainOptions
 from onepass.training.sets import TaskSet, fingerprint, read_set
@@ -118,7 +120,9 @@ def train_task(model: Model, item: TaskSet, options: AddOptions, progress: bool 
             model.add(item.task, item.train)
             for part in (model.method.tasks[number], model.heads[number]):
                 part.requires_grad_(True)
-            Adding(model, item, options, progress).run()
+            adding = Adding(model, item, options, progress)
+            adding.run()
+            settle(model, number, adding.validation_logits(), item.validation.targets)
     except BaseException:
         if len(model.tasks) > number:
             model.discard(number)
@@ -217,9 +221,9 @@ class Adding:
     def asked(self, rows: Sequence[int]) -> Tensor:
         return torch.full((len(rows), 1), self.number)
 
-    def evaluate(self, best: Best, epoch: int) -> None:
-        """Score the validation rows, and keep the weights if they are the best so far."""
-        model, name, examples = self.model, self.item.task.name, self.item.validation
+    def validation_logits(self) -> np.ndarray:
+        """The task's logits on its validation rows, (R, C)."""
+        model, examples = self.model, self.item.validation
         model.eval()
         logits = np.zeros((len(examples), self.kind.outputs(self.item.task)), np.float32)
         order = [(0, row) for row in range(len(examples))]
@@ -229,9 +233,13 @@ class Adding:
                 batch, states = self.validation.ask(rows, self.asked(rows))
                 (answers,) = model(batch, self.asked(rows), lambda *_, found=states: found)
                 logits[rows] = answers.logits.float().cpu().numpy()
-        scores = self.kind.score(self.item.task, logits, examples.targets)
-        metric = next(iter(scores))
-        result = {"metric": metric, "score": scores[metric], "rows": len(examples), **scores}
+        return logits
+
+    def evaluate(self, best: Best, epoch: int) -> None:
+        """Score the validation rows, and keep the weights if they are the best so far."""
+        model, name, examples = self.model, self.item.task.name, self.item.validation
+        logits = self.validation_logits()
+        result = scores_of(model, self.number, logits, examples.targets)
         if best.offer({name: result}, model, epoch):
             model.records[self.number]["scores"] = {"validation": result}
         log.info("%s, epoch %d: %.1f%s", name, epoch, result["score"], ", best so far" if not best.since else "")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from onepass.calibration import trust
 from onepass.data.examples import Examples, read_examples
 from onepass.data.examples import split as split_rows
 from onepass.data.stream import sorted_batches
@@ -56,13 +57,17 @@ def score_tasks(
     model: Model, examples: Mapping[int, Examples], autocast: Any = None, method: Forward | None = None
 ) -> dict[str, dict[str, Any]]:
     """Every task's scores in percent, by task name, with its own metric as `score`."""
-    results = {}
-    for number, logits in all_logits(model, examples, autocast, method).items():
-        task, kind = model.tasks[number], model.kinds[number]
-        scores = kind.score(task, logits, examples[number].targets)
-        metric = next(iter(scores))
-        results[task.name] = {"metric": metric, "score": scores[metric], "rows": len(logits), **scores}
-    return results
+    return {
+        model.tasks[number].name: scores_of(model, number, logits, examples[number].targets)
+        for number, logits in all_logits(model, examples, autocast, method).items()
+    }
+
+
+def scores_of(model: Model, number: int, logits: np.ndarray, targets: np.ndarray) -> dict[str, Any]:
+    """One task's scores in percent, with its own metric as `score`."""
+    scores = model.kinds[number].score(model.tasks[number], logits, targets)
+    metric = next(iter(scores))
+    return {"metric": metric, "score": scores[metric], "rows": len(logits), **scores}
 
 
 def average(results: Mapping[str, Mapping[str, Any]]) -> float:
@@ -76,6 +81,8 @@ def evaluate(
     """Score a model on the files of a task file, or on those its tasks were trained from.
 
     A task without a test file is scored on its validation rows; `split` of each result says which were used.
+    `calibration` says how far probabilities are from what happens (`ece` in percent), as they came and calibrated;
+    `thresholds` what is given of a task that has some. The scores are of all rows, those of withheld answers included.
     """
     if split not in ("test", "validation"):
         raise ConfigError(unknown("split", split, ("test", "validation")))
@@ -97,10 +104,16 @@ def evaluate(
         raise DataError(listed(faults))
     if not examples:
         raise DataError("There is nothing to score: the tasks learned from all their rows. Give a test file.")
-    results = score_tasks(model, examples)
-    for name, result in results.items():
-        metric = tasks[name].metric or result["metric"]
-        result |= {"metric": metric, "score": result[metric], "split": used[name]}
+    results = {}
+    for number, logits in all_logits(model, examples).items():
+        task, kind, targets = model.tasks[number], model.kinds[number], examples[number].targets
+        result = scores_of(model, number, logits, targets)
+        metric = tasks[task.name].metric or result["metric"]
+        result |= {"metric": metric, "score": result[metric], "split": used[task.name]}
+        result |= trust(task, kind, logits, targets)
+        if shown := kind.given(task, logits, targets):
+            result["thresholds"] = shown
+        results[task.name] = result
     return {"average": average(results), "tasks": results}
 
 

@@ -22,6 +22,7 @@ from accelerate.utils import set_seed
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from onepass.calibration import settle
 from onepass.data.stream import RowStream, token_batches
 from onepass.encoder.batch import Batch
 from onepass.encoder.encoder import Encoder
@@ -36,7 +37,7 @@ from onepass.training.average import RunningMean
 from onepass.training.best import Best
 from onepass.training.cache import MOST_IN_MEMORY, TextCache
 from onepass.training.checkpoint import Checkpoints, StageState, training_key
-from onepass.training.evaluation import average, score_tasks
+from onepass.training.evaluation import all_logits, average, score_tasks
 from onepass.training.optimizer import make_optimizer, rate_at, set_rates
 from onepass.training.options import TrainOptions, check_train, sampler_of, train_options
 from onepass.training.sets import TaskSet, fingerprint, read_sets
@@ -151,6 +152,9 @@ class Trainer:
         for number, item in enumerate(self.sets):
             rows = {"train": len(item.train), "validation": len(item.validation)}
             self.model.records[number] |= {"rows": rows, "data": fingerprint(item.train)}
+        # In full precision, as the model will answer.
+        for number, logits in all_logits(self.model, {n: item.validation for n, item in enumerate(self.sets)}).items():
+            settle(self.model, number, logits, self.sets[number].validation.targets)
         self.model.training_record = {
             "options": asdict(self.options),
             "seconds": round(time.perf_counter() - start, 1),
