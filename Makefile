@@ -12,6 +12,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -qq
 # On Linux the torch of the package index wants CUDA packages of several GB, which are not in the lock file. Where there is no CPU
 # build of it, name pytorch.org's index of CPU builds: make demo TORCH_INDEX=...
 TORCH_INDEX ?=
+# Test processes side by side, one thread each.
+WORKERS ?= 2
 
 .DELETE_ON_ERROR:
 .PHONY: demo test check bench clean
@@ -21,7 +23,7 @@ demo: $(INSTALLED)
 
 test: $(INSTALLED)
 	@start=$$(date +%s); \
-	$(MAKE) --no-print-directory check && $(BIN)/python -m pytest && \
+	$(MAKE) --no-print-directory check && OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal && \
 	echo "make test: all passed in $$(( $$(date +%s) - start )) seconds"
 
 check: $(INSTALLED)

@@ -7,12 +7,14 @@ Letters: B sequences, T tokens of all of them, G sequences of a group, M the lon
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import cast
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from onepass.encoder.batch import Group, Layout
 
@@ -73,10 +75,19 @@ def _attend_group(
         if mask is not None:
             mask = mask.expand(*mask.shape[:-1], group.size)
             mask = F.pad(mask, (prefix_k.shape[1], 0), value=mask.dtype == torch.bool)  # True: seen; 0: no bias
-    out = F.scaled_dot_product_attention(
-        q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), attn_mask=mask, dropout_p=dropout
-    )
+    with _kernels(q.is_cuda):
+        out = F.scaled_dot_product_attention(
+            q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), attn_mask=mask, dropout_p=dropout
+        )
     return out.transpose(1, 2)
+
+
+def _kernels(cuda: bool) -> AbstractContextManager[None]:
+    """All kernels but cuDNN's, which plans anew for every shape, a millisecond each: ours hardly ever repeat."""
+    if not cuda:
+        return nullcontext()
+    kernels = (SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH)
+    return cast("AbstractContextManager[None]", sdpa_kernel(list(kernels)))
 
 
 def _visible(group: Group, window: int | None) -> Tensor | None:
