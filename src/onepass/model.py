@@ -143,12 +143,21 @@ class Model(nn.Module, Asking):
 
     def losses(self, batch: Batch, asked: Tensor, targets: Sequence[Any], method: Forward | None = None) -> Tensor:
         """The loss of every ask, (B * K,); `targets` holds one target an ask, as the kind scaled them."""
-        answers = self(batch, asked, method)
+        return self.losses_of(self(batch, asked, method), targets)
+
+    def losses_of(
+        self, answers: Sequence[Answers], targets: Sequence[Any], scale: Callable[[int], float] | None = None
+    ) -> Tensor:
+        """The losses of answers, in the order of their asks; `targets` is indexed by ask.
+
+        `scale` is the factor of the losses of tasks with so many outputs; without it the method's own.
+        """
+        scale = scale or self.method.loss_scale
         losses, order = [], []
         for group in answers:
             target = torch.as_tensor(np.stack([targets[ask] for ask in group.asks]))
             loss = group.kind.loss(group.logits, target.to(group.logits.device, non_blocking=True))
-            losses.append(loss * self.method.loss_scale(group.logits.shape[-1]))
+            losses.append(loss * scale(group.logits.shape[-1]))
             order.append(group.asks)
         back = torch.from_numpy(np.argsort(np.concatenate(order)))
         joined = torch.cat(losses)

@@ -26,6 +26,7 @@ from onepass.plain_yaml import Place, parse
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 TOP_KEYS = ("encoder", "method", "tasks", "train")
 FILE_KEYS = ("train", "validation", "test")
+TRAIN_FILE_KEYS = ("teachers", "baseline")
 TEXT_KEYS = ("kind", "text", "label", "labels", "metric")
 MAX_BYTES = 8 * 2**20  # a task file has some kilobytes; more is a data file given by mistake
 
@@ -215,7 +216,7 @@ class _Draft:
         holder = self.data
         for step in place[:-1]:
             inner = holder.get(step)
-            if step == "method" and isinstance(inner, str):
+            if step in ("method", "sampler") and isinstance(inner, str):
                 inner = {"name": inner}
             # A copy: with YAML's aliases two tasks can share one mapping.
             holder[step] = dict(inner) if isinstance(inner, dict) else {}
@@ -223,13 +224,16 @@ class _Draft:
         here = Path.cwd()
         is_file = place[0] == "tasks" and place[-1] in FILE_KEYS
         found = _file(document.value, here) if is_file else document.value
-        holder[place[-1]] = _encoder(found, here) if place == ("encoder",) else found
+        found = _encoder(found, here) if place == ("encoder",) else found
+        holder[place[-1]] = _train_files({place[-1]: found}, here)[place[-1]] if place[0] == "train" else found
 
     def _place(self, key: str) -> Place:
         head, dot, rest = key.partition(".")
         if head == "tasks" and dot:
             name, _, last = rest.rpartition(".")  # a task's name may have dots, its keys have none
             return (head, name or last, last) if name else (head, rest)
+        if head == "train" and dot:
+            return (head, *rest.split("."))
         if dot or not head or get_close_matches(head, TOP_KEYS, n=1, cutoff=0.85):
             return (head, rest) if dot else (head,)
         return ("train", head)
@@ -264,7 +268,7 @@ class _Draft:
             encoder=_encoder(encoder, self.path.parent),
             method=self._method(data.get("method", {})),
             tasks=self._tasks(data.get("tasks"), require),
-            train=train,
+            train=_train_files(train, self.path.parent),
         )
 
     def _method(self, value: Any) -> MethodChoice:
@@ -341,6 +345,21 @@ def _encoder(value: Any, folder: Path) -> Any:
         return value
     path = str(_file(value, folder))
     return path if value.startswith((".", "/", "~")) or os.path.isdir(path) else value
+
+
+def _train_files(options: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Training options in which the files and folders they name have their whole path."""
+
+    def whole(value: Any) -> Any:
+        return str(_file(value, folder)) if isinstance(value, str) else value
+
+    return {
+        key: _train_files(value, folder) if isinstance(value, dict)
+        else [whole(item) for item in value] if key in TRAIN_FILE_KEYS and isinstance(value, list)
+        else whole(value) if key in TRAIN_FILE_KEYS
+        else value
+        for key, value in options.items()
+    }  # fmt: skip
 
 
 def _unreadable(path: Path) -> str:

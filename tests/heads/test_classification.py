@@ -139,3 +139,9 @@ def test_the_tasks_own_metric_comes_first_and_scores_are_percent():
     scores = KIND.score(TASK.model_copy(update={"metric": "f1"}), logits, TARGETS)
     assert list(scores) == ["f1", "accuracy", "macro_f1", "matthews"]
     assert scores["accuracy"] == pytest.approx(50.0)
+
+
+def test_the_divergence_from_other_logits_is_that_of_their_distributions():
+    logits, others = torch.tensor([[0.0, 0.0], [2.0, 2.0]]), torch.tensor([[math.log(3.0), 0.0], [5.0, 5.0]])
+    expected = 0.75 * math.log(0.75 / 0.5) + 0.25 * math.log(0.25 / 0.5)
+    assert Classification().divergence(logits, others).tolist() == pytest.approx([expected, 0.0], abs=1e-6)

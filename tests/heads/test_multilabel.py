@@ -297,3 +297,9 @@ def test_faulty_options_are_reported_together(tmp_path: Path) -> None:
 
 def test_the_kind_is_listed() -> None:
     assert KINDS["multilabel"] is Multilabel
+
+
+def test_the_divergence_from_other_logits_is_the_mean_over_labels():
+    logits, others = torch.tensor([[0.0, 1.0]]), torch.tensor([[math.log(3.0), 1.0]])
+    expected = (0.75 * math.log(0.75 / 0.5) + 0.25 * math.log(0.25 / 0.5)) / 2
+    assert Multilabel().divergence(logits, others).tolist() == pytest.approx([expected], abs=1e-6)

@@ -104,3 +104,12 @@ def test_spearman_comes_first_unless_the_task_names_another():
     named = TASK.model_copy(update={"metric": "r2"})
     assert next(iter(KIND.score(named, logits, TARGETS))) == "r2"
     assert KIND.score(TASK, logits, TARGETS)["spearman"] == pytest.approx(100.0)
+
+
+def test_another_models_numbers_are_put_on_this_ones_scale():
+    kind = Regression()
+    ours = Task(name="tone", kind="regression", text="t", label="l", fitted={"mean": 1.0, "spread": 2.0})
+    theirs = ours.model_copy(update={"fitted": {"mean": 5.0, "spread": 4.0}})
+    translated = kind.translate(ours, theirs, np.array([[0.0], [0.5]], np.float32))  # the numbers 5 and 7
+    assert translated.tolist() == [[2.0], [3.0]]
+    assert kind.divergence(torch.tensor([[2.0]]), torch.tensor([[5.0]])).tolist() == [9.0]

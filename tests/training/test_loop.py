@@ -19,7 +19,8 @@ from onepass.model import Model
 from onepass.tasks import read_task_file
 from onepass.training import loop
 from onepass.training.average import RunningMean
-from onepass.training.loop import Losses, TaskLosses, Trainer
+from onepass.training.loop import TaskLosses, Trainer
+from onepass.training.objective import Objective
 from onepass.training.optimizer import make_optimizer
 
 MakeTrainer = Callable[..., Trainer]
@@ -50,7 +51,7 @@ class Steps:
     def __init__(self, trainer: Trainer, average: float = 0.0):
         self.trainer, self.model = trainer, trainer.model.train()
         self.optimizer = make_optimizer(self.model.method, self.model.heads, trainer.options)
-        self.losses_of, self.losses = Losses(self.model, None), TaskLosses(3, torch.device("cpu"))
+        self.losses_of, self.losses = Objective(self.model, None, trainer.options), TaskLosses(3, torch.device("cpu"))
         self.mean = RunningMean([p for group in self.optimizer.param_groups for p in group["params"]], average)
 
     def __call__(self, *rows: tuple[int, int]) -> bool:

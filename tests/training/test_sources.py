@@ -10,7 +10,8 @@ from torch import Tensor
 from onepass.encoder.batch import Batch
 from onepass.errors import ConfigError
 from onepass.methods.prefix import TaskPrefixes
-from onepass.training.loop import Losses, Trainer
+from onepass.training.loop import Trainer
+from onepass.training.objective import Objective
 from onepass.training.sources import add_source, remove_source, update_source
 
 MakeTrainer = Callable[..., Trainer]
@@ -67,8 +68,8 @@ def test_training_on_kept_texts_gives_the_losses_of_reading_them(make_trainer: M
     batch = Batch.of([trainer.sets[task].train.sequence(row) for task, row in pairs])
     asked = torch.tensor([[task] for task, _ in pairs])
     targets = [trainer.targets[task][row] for task, row in pairs]
-    losses = Losses(model, None)
-    torch.testing.assert_close(losses(batch, asked, targets, method.cache(batch)), losses(batch, asked, targets))
+    losses = Objective(model, None, trainer.options)
+    torch.testing.assert_close(losses(batch, asked, targets, None, method.cache(batch)), losses(batch, asked, targets))
 
 
 def test_a_removed_source_leaves_the_other_prefixes_and_its_own_task(make_trainer: MakeTrainer) -> None:

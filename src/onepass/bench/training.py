@@ -51,7 +51,8 @@ def _trainer(method: str, num_tasks: int, source: str, generator: Any) -> Any:
     from onepass.model import Model
     from onepass.tasks import MethodChoice, Task
     from onepass.training.average import RunningMean
-    from onepass.training.loop import Losses, TaskLosses, Trainer
+    from onepass.training.loop import TaskLosses, Trainer
+    from onepass.training.objective import Objective
     from onepass.training.optimizer import make_optimizer
     from onepass.training.options import TrainOptions
     from onepass.training.sets import TaskSet
@@ -72,7 +73,7 @@ def _trainer(method: str, num_tasks: int, source: str, generator: Any) -> Any:
         model.add(task)
     trainer = Trainer(model, sets, options, progress=False)
     optimizer = make_optimizer(model.method, model.heads, options)
-    losses_of, losses = Losses(model.train(), None), TaskLosses(num_tasks, model.device)
+    losses_of, losses = Objective(model.train(), None, options), TaskLosses(num_tasks, model.device)
     mean = RunningMean([p for group in optimizer.param_groups for p in group["params"]], options.average)
     asked = generator.integers(0, num_tasks, (STEPS * 10, ROWS))
 

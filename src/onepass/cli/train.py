@@ -44,9 +44,11 @@ def train(
 
 def described(file: TaskFile) -> str:
     """What is going to be trained, all options resolved."""
+    from dataclasses import asdict
+
     from onepass.training.options import train_options
 
-    options = {key: value for key, value in vars(train_options(file.train)).items() if not key.startswith("_")}
+    options = {key: value for key, value in asdict(train_options(file.train)).items() if value is not None}
     method = ", ".join([file.method.name, *(f"{key}={value}" for key, value in file.method.options.items())])
     names = ", ".join(file.tasks)
     return "\n".join(

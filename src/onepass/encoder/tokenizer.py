@@ -82,6 +82,10 @@ class Tokenizer:
         found: int | None = self._tokenizer.token_to_id(token)
         return found
 
+    def same_as(self, other: "Tokenizer") -> bool:
+        """Whether both cut every text alike."""
+        return self._text == other._text and self.max_length == other.max_length
+
     def save(self, path: str | Path) -> None:
         """Writes tokenizer.json."""
         Path(path).write_text(self._text, encoding="utf-8")

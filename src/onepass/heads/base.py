@@ -110,6 +110,23 @@ class Kind:
         """How unsure the model is about each row, (R,), between 0 and 1."""
         raise NotImplementedError
 
+    def divergence(self, logits: Tensor, others: Tensor) -> Tensor:
+        """How far logits are from other logits of the same rows, (R,); at least 0, and 0 if both say the same.
+
+        What is learned from a teacher's answers, and what keeps two passes of one model together. A kind without it
+        learns from labels alone.
+        """
+        raise NotImplementedError
+
+    def translate(self, task: Task, other: Task, logits: np.ndarray) -> np.ndarray:
+        """Logits of another model, which knows this task as `other`, in the terms of this one.
+
+        ValueError, in words, if they do not answer the same question.
+        """
+        if set(task.labels) != set(other.labels):
+            raise ValueError(f"has the labels {', '.join(task.labels)}, there it has {', '.join(other.labels)}")
+        return logits[..., [other.labels.index(label) for label in task.labels]] if task.labels else logits
+
     # --- answering ----------------------------------------------------------------------------------------------
 
     def decode(self, task: Task, logits: np.ndarray) -> list[Prediction]:

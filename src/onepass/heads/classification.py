@@ -148,6 +148,10 @@ class Classification(Kind):
         log_p = logits.float().log_softmax(-1)
         return -(log_p.exp() * log_p).sum(-1) / math.log(logits.shape[-1])
 
+    def divergence(self, logits: Tensor, others: Tensor) -> Tensor:
+        log_p, log_q = logits.float().log_softmax(-1), others.float().log_softmax(-1)
+        return (log_q.exp() * (log_q - log_p)).sum(-1)
+
     @property
     def moved(self) -> str | None:
         """The one label that is given from its threshold on, even where another is likelier."""

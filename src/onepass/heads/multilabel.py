@@ -151,6 +151,12 @@ class Multilabel(Kind):
         logits = logits.float()
         return _cross_entropy(logits, logits.sigmoid()) / math.log(2)
 
+    def divergence(self, logits: Tensor, others: Tensor) -> Tensor:
+        """The mean over labels, as in the loss."""
+        others = others.float()
+        wanted = others.sigmoid()
+        return _cross_entropy(logits.float(), wanted) - _cross_entropy(others, wanted)
+
     def probabilities(self, task: Task, logits: np.ndarray) -> np.ndarray:
         """Calibrated; a temperature moves no probability across one half."""
         return np.asarray(np.exp(scaling.log_sigmoid(logits / scaling.temperatures(task))))

@@ -86,6 +86,13 @@ class Regression(Kind):
         # One output has no distribution to be unsure about; samplers that need one fall back on the task mean.
         return logits.new_zeros(len(logits))
 
+    def divergence(self, logits: Tensor, others: Tensor) -> Tensor:
+        return (logits.float() - others.float()).square().squeeze(-1)
+
+    def translate(self, task: Task, other: Task, logits: np.ndarray) -> np.ndarray:
+        """Both models standardise by the mean and spread of their own training rows."""
+        return self.scale_targets(task, self.answers(other, logits))[:, None]
+
     def decode(self, task: Task, logits: np.ndarray) -> list[Prediction]:
         return [Prediction(float(value)) for value in self.answers(task, logits)]
 

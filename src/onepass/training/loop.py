@@ -1,7 +1,7 @@
 """The training loop: one for all methods.
 
-Batches mix tasks freely; every row is asked its own task only. A task that is not in a batch has no gradient, so the
-optimiser does not touch it: no update, no momentum, no decay.
+Batches mix tasks freely; every row is asked its own task, and with teachers also others. A task that is not asked in a
+batch has no gradient, so the optimiser does not touch it: no update, no momentum, no decay.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -30,14 +30,16 @@ from onepass.encoder.loading import load_encoder
 from onepass.errors import ConfigError, TrainingError, listed
 from onepass.folder import check_output, size_of
 from onepass.heads import check_kinds
-from onepass.methods import Method, Stage, States, check_method, make_method
+from onepass.methods import Method, Stage, check_method, make_method
 from onepass.model import Model
 from onepass.tasks import TaskFile, read_task_file
 from onepass.training.average import RunningMean
 from onepass.training.best import Best
 from onepass.training.cache import MOST_IN_MEMORY, TextCache
 from onepass.training.checkpoint import Checkpoints, StageState, training_key
+from onepass.training.distillation import Teaching, teach
 from onepass.training.evaluation import all_logits, average, score_tasks
+from onepass.training.objective import Objective
 from onepass.training.optimizer import make_optimizer, rate_at, set_rates
 from onepass.training.options import TrainOptions, check_train, sampler_of, train_options
 from onepass.training.sets import TaskSet, fingerprint, read_sets
@@ -81,27 +83,12 @@ def train(
     if output is not None:
         check_output(Path(output), overwrite=overwrite, needed=size_of(model))
         checkpoints = Checkpoints(Path(output), training_key(file, sets), options.checkpoint_every_s)
-    Trainer(model, sets, options, progress, checkpoints).run(resume)
+    teaching = teach(file, sets, tokenizer, options.distill, _device(options)) if options.distill else None
+    Trainer(model, sets, options, progress, checkpoints, teaching).run(resume)
     if output is not None and checkpoints is not None:
         model.save(output, overwrite=overwrite)
         checkpoints.remove()
     return model
-
-
-class Losses(nn.Module):
-    """A model as a function from a batch to the losses of its asks; what is wrapped for several processes."""
-
-    def __init__(self, model: Model, forward: Callable[[Batch, Tensor], States] | None):
-        super().__init__()
-        self.model = model
-        self.method = forward
-
-    def forward(self, batch: Batch, asked: Tensor, targets: Sequence[Any], kept: Tensor | None = None) -> Tensor:
-        """`kept`: what the method's cache has of the texts, if they were read before."""
-        if kept is None:
-            return self.model.losses(batch, asked, targets, self.method)
-        states = self.model.method.from_cache(kept, batch.layout, asked)
-        return self.model.losses(batch, asked, targets, lambda *_: states)
 
 
 class Trainer:
@@ -114,10 +101,11 @@ class Trainer:
         options: TrainOptions,
         progress: bool = True,
         checkpoints: Checkpoints | None = None,
+        teaching: Teaching | None = None,
     ):
         self.model, self.sets, self.options, self.progress = model, sets, options, progress
-        self.checkpoints = checkpoints
-        use_cpu = options.device == "cpu" or not torch.cuda.is_available()
+        self.checkpoints, self.teaching = checkpoints, teaching
+        use_cpu = _device(options) == "cpu"
         if options.device not in ("auto", "cpu") and use_cpu:
             raise ConfigError(f"train.device is {options.device!r}, but no GPU is visible here. Use auto or cpu.")
         half = options.precision == "bf16" or (options.precision == "auto" and not use_cpu)
@@ -135,6 +123,10 @@ class Trainer:
         """What a stage on cached texts has of each task's rows"""
         self.skipped = 0
         self.tokens, self.seconds = 0, 0.0
+        self.tasks: list[int] = list(range(len(sets)))
+        """The tasks of the stage that is trained"""
+        self.done = 0.0
+        """How far that stage is, from 0 to 1"""
 
     def run(self, resume: bool = False) -> None:
         """Train all stages, leave the best weights in the model and what happened in `model.training_record`."""
@@ -167,7 +159,7 @@ class Trainer:
     def run_stage(self, stage: Stage, number: int = 0, saved: dict[str, Any] | None = None) -> None:
         """Train one stage, from its start or from where a checkpoint stood."""
         tasks = list(range(len(self.sets))) if stage.tasks is None else list(stage.tasks)
-        options, model = self.options, self.model
+        options, model, self.tasks = self.options, self.model, tasks
         frozen = fixed_parameters(model.method, stage, options)
         frozen += [p for other in range(len(self.sets)) if other not in tasks for p in self.own_parameters(other)]
         for parameter in frozen:
@@ -177,7 +169,7 @@ class Trainer:
             with self.accelerator.autocast():
                 self.texts = {task: TextCache(model.method, self.sets[task].train, most) for task in tasks}
         optimizer = make_optimizer(model.method, model.heads, options)
-        step, optimizer = self.accelerator.prepare(Losses(model, stage.forward), optimizer)
+        step, optimizer = self.accelerator.prepare(Objective(model, stage.forward, options, self.teaching), optimizer)
         sizes = [len(self.sets[task].train) for task in tasks]
         state = StageState(
             optimizer,
@@ -199,7 +191,8 @@ class Trainer:
                 for rows in batches[state.batch :]:
                     state.batch += 1
                     state.rows += len(rows)
-                    set_rates(optimizer, rate_at((state.rows - len(rows) / 2) / total, options.warmup))
+                    self.done = (state.rows - len(rows) / 2) / total
+                    set_rates(optimizer, rate_at(self.done, options.warmup))
                     self.take_turn(step, rows, state, losses, len(batches))
                     bar.update(len(rows))
                     bar.set_postfix_str(f"{self.tokens_per_s:,.0f} tokens/s", refresh=False)
@@ -271,11 +264,13 @@ class Trainer:
     ) -> bool:
         """One update from (task, row) pairs; False if its gradient was not finite and it was left out."""
         batch = Batch.of([self.sets[task].train.sequence(row) for task, row in rows]).to(self.accelerator.device)
-        asked = torch.tensor([[task] for task, _ in rows])
+        lesson = self.teaching.lesson(rows, self.tasks, self.done) if self.teaching is not None else None
+        asked = torch.tensor([[task] for task, _ in rows]) if lesson is None else lesson.asked
         kept = (
             torch.cat([self.texts[task].part(row) for task, row in rows]).to(batch.ids.device) if self.texts else None
         )
-        found = losses_of(batch, asked, [self.targets[task][row] for task, row in rows], kept)  # (B,)
+        targets = [self.targets[task][row] for task, row in rows]
+        found = losses_of(batch, asked, targets, lesson, kept)  # (B,)
         weights = torch.tensor([self.sets[task].task.weight for task, _ in rows]).to(found.device, non_blocking=True)
         loss = (found * weights).mean() + self.model.method.extra_loss()
         self.accelerator.backward(loss)
@@ -330,6 +325,10 @@ class Trainer:
             f"was written. The last batch held: {where}{', ...' if len(rows) > 8 else ''}. Try smaller rates "
             "(train.encoder_rate, train.head_rate), or train.precision=fp32."
         )
+
+
+def _device(options: TrainOptions) -> str:
+    return "cpu" if options.device == "cpu" or not torch.cuda.is_available() else "cuda"
 
 
 def fixed_parameters(method: Method, stage: Stage, options: TrainOptions) -> list[nn.Parameter]:

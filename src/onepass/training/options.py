@@ -1,12 +1,33 @@
 """The options of a training, as the `train:` part of a task file gives them."""
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from onepass.data.samplers import make_sampler
 from onepass.errors import ConfigError, unknown
 from onepass.tasks import TaskFile
+
+
+@dataclass(frozen=True)
+class DistillOptions:
+    """How to learn from trained models' answers to the training texts, beside the labels."""
+
+    teachers: str | list[str]
+    """A model folder, or several; where more than one knows a task, the mean of their logits is learned"""
+    weight: float = 0.5
+    """The teachers' part of the loss of a labelled row; the label has the rest"""
+    temperature: float = 2.0
+    """Both sides' logits are divided by it, so that more is learned of what the teacher holds for unlikely"""
+    anneal: bool = False
+    """Whether the teachers' part falls to nothing over the training (arXiv:1907.04829)"""
+    all_texts: bool = False
+    """Whether every text is also asked other tasks, with the teacher's answer in place of a label"""
+    others: int = 8
+    """How many other tasks a text is asked at most with all_texts, drawn anew each time; 0: all of them"""
+    others_weight: float = 1.0
+    """What these together weigh beside the text's own task"""
 
 
 @dataclass(frozen=True)
@@ -43,6 +64,8 @@ class TrainOptions:
     """How an epoch is divided among tasks: proportional, uniform, square_root, annealed"""
     select: Literal["mean", "worst", "weighted"] = "mean"
     """What the kept checkpoint is best in on validation: the mean, the worst task, or the mean by the tasks' weights"""
+    distill: DistillOptions | None = None
+    """Learn from trained models beside the labels: {teachers: FOLDER, weight: 0.5, temperature: 2, ...}"""
     evaluate_every: float = 1.0
     """Epochs between two evaluations on validation; parts of an epoch are possible"""
     patience: int = 0
@@ -68,28 +91,36 @@ LIMITS: dict[str, tuple[float, float]] = {
     "max_length": (8, math.inf),
     "evaluate_every": (0.01, math.inf),
     "seed": (0, 2**32 - 1),
+    "distill.weight": (0, 1),
+    "distill.temperature": (0.1, 100),
 }
 
 
 def train_options(values: dict[str, Any]) -> TrainOptions:
     """The options from plain values that `check_train` found no fault in."""
-    return TrainOptions(**values)
+    parts = {key: _part(item.type) for key, item in _fields(TrainOptions).items()}
+    return TrainOptions(**{k: parts[k](**v) if parts[k] and isinstance(v, dict) else v for k, v in values.items()})
 
 
 def check_train(file: TaskFile) -> list[str]:
     """Faults in the `train:` part of a task file."""
-    known = {item.name: item for item in fields(TrainOptions)}
-    faults = []
-    for key, value in file.train.items():
-        if key not in known:
-            faults.append(f"train: {unknown('option', key, known)}")
-        elif wanted := _mismatch(key, value, known[key].type):
-            faults.append(f"train.{key} is {value!r}; possible: {wanted}.")
+    faults = _faults(TrainOptions, file.train, "")
     try:
         sampler_of(file.train.get("sampler", "proportional"))
     except ConfigError as error:
         faults.append(f"train.sampler: {error}")
+    if isinstance(distill := file.train.get("distill"), dict):
+        faults += [
+            f"train.distill.teachers: {folder} is no model folder. Train one with: onepass train tasks.yaml -o {folder}"
+            for folder in teachers_of(distill.get("teachers", []))
+            if not (Path(folder) / "config.json").is_file()
+        ]
     return faults
+
+
+def teachers_of(value: Any) -> list[str]:
+    """The folders of teachers, of which there may be one or several."""
+    return [value] if isinstance(value, str) else [item for item in value if isinstance(item, str)]
 
 
 def sampler_of(value: Any) -> Any:
@@ -100,10 +131,45 @@ def sampler_of(value: Any) -> Any:
     return make_sampler(options.pop("name", "proportional"), **options)
 
 
+def _fields(options: Any) -> dict[str, Any]:
+    return {item.name: item for item in fields(options)}
+
+
+def _part(kind: Any) -> Any:
+    """The dataclass of an option that is itself a set of options, else None."""
+    return next((choice for choice in get_args(kind) if is_dataclass(choice)), None)
+
+
+def _faults(options: Any, values: dict[str, Any], prefix: str) -> list[str]:
+    """What is wrong with plain values for a dataclass of options; `prefix` leads to them, as in `distill.`."""
+    known, faults = _fields(options), []
+    for key, value in values.items():
+        part = _part(known[key].type) if key in known else None
+        if key not in known:
+            faults.append(f"train{'.' if prefix else ''}{prefix.rstrip('.')}: {unknown('option', key, known)}")
+        elif part and isinstance(value, dict):
+            faults += _faults(part, value, f"{prefix}{key}.")
+        elif wanted := _mismatch(prefix + key, value, known[key].type):
+            faults.append(f"train.{prefix}{key} is {value!r}; possible: {wanted}.")
+    for item in known.values():
+        if item.default is MISSING and item.name not in values:
+            faults.append(f"train.{prefix.rstrip('.')} has no {item.name}. Give it, as in {{{item.name}: ...}}.")
+    return faults
+
+
 def _mismatch(key: str, value: Any, kind: Any) -> str | None:
     """What was wanted, if the value is not of the field's sort."""
     if get_origin(kind) is Literal:
         return None if value in get_args(kind) else ", ".join(map(str, get_args(kind)))
+    if part := _part(kind):
+        described = ", ".join(f"{item.name}: ..." for item in fields(part))
+        return None if value is None else f"none, {{{described}}}"
+    if kind is bool:
+        return None if type(value) is bool else "true, false"
+    if kind == str | list[str]:
+        texts = [value] if isinstance(value, str) else value
+        right = isinstance(texts, list) and texts and all(isinstance(text, str) and text.strip() for text in texts)
+        return None if right else "a path, or a list of paths"
     if kind not in (int, float):
         return None
     least, most = LIMITS.get(key, (0, math.inf))

@@ -1,0 +1,218 @@
+"""Learning from trained models: their answers to the training texts are computed once and learned beside the labels.
+
+A teacher also knows something about texts that nobody labelled for its task. With `all_texts`, every training text of
+any task is asked other tasks too, and the teacher's answers take the place of labels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+from torch import Tensor
+
+from onepass.atomic import MANIFEST
+from onepass.contents import read_config, read_tasks
+from onepass.data.examples import Examples
+from onepass.data.stream import sorted_batches
+from onepass.encoder.batch import Batch
+from onepass.encoder.tokenizer import Tokenizer
+from onepass.errors import ConfigError, listed
+from onepass.heads import Kind, make_kind
+from onepass.model import Model
+from onepass.tasks import Task, TaskFile
+from onepass.training.options import DistillOptions, teachers_of
+from onepass.training.sets import TaskSet, read_sets
+
+log = logging.getLogger(__name__)
+ROWS, TOKENS = 512, 16384  # of a teacher's batch
+Array = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What is asked of a batch of B texts: K tasks of each, its own first, and how much its teachers' answers weigh."""
+
+    asked: Tensor  # (B, K)
+    weights: Array  # (B, K); 0 where there is nothing to learn from a teacher
+    texts: NDArray[np.int64]  # (B,) their numbers among all training texts
+
+
+class Teaching:
+    """The teachers' logits for the training texts, by task; texts are numbered through, task after task."""
+
+    def __init__(self, sets: Sequence[TaskSet], logits: Sequence[Array | None], options: DistillOptions):
+        self.options, self.logits = options, list(logits)
+        self.starts = np.cumsum([0, *(len(item.train) for item in sets)])
+        """The number of each task's first text"""
+        taught = np.array([found is not None for found in logits])
+        alike = np.array([[same_input(a.task, b.task) for b in sets] for a in sets])
+        self.others = alike & taught & ~np.eye(len(sets), dtype=bool) & options.all_texts
+        """(N, N) whether a text of the first task is asked the second"""
+
+    def lesson(self, rows: Sequence[tuple[int, int]], tasks: Sequence[int], progress: float) -> Lesson:
+        """What to ask these (task, row) pairs when only `tasks` learn, at `progress` (0 to 1) of the training."""
+        options = self.options
+        own = np.array([task for task, _ in rows])
+        texts = np.array([self.starts[task] + row for task, row in rows])
+        share = options.weight * (1.0 - progress if options.anneal else 1.0)
+        weights = np.array([[share if self.logits[task] is not None else 0.0] for task in own], np.float32)
+        possible = np.zeros_like(self.others)
+        possible[:, list(tasks)] = self.others[:, list(tasks)]
+        possible = possible[own]  # (B, N)
+        count = min(options.others or possible.shape[1], int(possible.sum(1).max()))
+        # torch's generator, since checkpoints keep where it stands.
+        drawn = np.where(possible, torch.rand(possible.shape).numpy(), 2.0).argsort(1)[:, :count]  # (B, count)
+        real = np.take_along_axis(possible, drawn, 1)
+        # Where fewer are possible the text's own task fills the place, with no weight.
+        asked = np.concatenate([own[:, None], np.where(real, drawn, own[:, None])], 1)
+        part = options.others_weight * real / np.maximum(real.sum(1, keepdims=True), 1)
+        return Lesson(torch.from_numpy(asked), np.concatenate([weights, part], 1).astype(np.float32), texts)
+
+    def answers(self, tasks: NDArray[np.int64], texts: NDArray[np.int64]) -> Array:
+        """The teachers' logits for pairs of a task and a text; all of these tasks have equally many outputs."""
+        parts = np.zeros((len(tasks), self._of(int(tasks[0])).shape[1]), np.float32)
+        for task in np.unique(tasks):
+            here, known = np.flatnonzero(tasks == task), self._of(int(task))
+            first = 0 if len(known) == self.starts[-1] else self.starts[task]
+            parts[here] = known[texts[here] - first]
+        return parts
+
+    def _of(self, task: int) -> Array:
+        found = self.logits[task]
+        assert found is not None
+        return found
+
+
+def same_input(one: Task, other: Task) -> bool:
+    """Whether a text of one task can be asked the other."""
+    return len(one.text) == len(other.text)
+
+
+def teachable(kind: Kind) -> bool:
+    return type(kind).divergence is not Kind.divergence
+
+
+def teach(
+    file: TaskFile, sets: Sequence[TaskSet], tokenizer: Tokenizer, options: DistillOptions, device: str
+) -> Teaching:
+    """Ask the teachers about all training texts; what they answered before is read from the cache."""
+    sums: list[Array | None] = [None] * len(sets)
+    counts = [0] * len(sets)
+    faults = []
+    known = {item.task.name: number for number, item in enumerate(sets) if teachable(make_kind(item.task))}
+    for folder in map(Path, teachers_of(options.teachers)):
+        tasks = [Task(**{k: v for k, v in task.items() if k in Task.model_fields}) for task in read_tasks(folder)]
+        pupils = {number: known[task.name] for number, task in enumerate(tasks) if task.name in known}
+        if not pupils:
+            names = ", ".join(task.name for task in tasks)
+            faults.append(f"{folder} knows none of the tasks {', '.join(known)}; it has {names}.")
+            continue
+        # The same rows in the same order, whatever the tokenizer: which are held back depends on the texts alone.
+        own = Tokenizer.load(folder / "tokenizer.json", read_config(folder)["encoder"]["max_length"])
+        found = answers_of(folder, sets if own.same_as(tokenizer) else read_sets(file, own), pupils, options, device)
+        for number, pupil in pupils.items():
+            task = sets[pupil].task
+            try:
+                values = make_kind(task).translate(task, tasks[number], found[number])
+            except ValueError as error:
+                faults.append(f"{folder}, task {task.name!r}: it {error}.")
+                continue
+            before = sums[pupil]
+            sums[pupil] = np.asarray(values if before is None else before + values, np.float32)
+            counts[pupil] += 1
+    if faults:
+        raise ConfigError(listed([f"train.distill.teachers: {fault}" for fault in faults]))
+    if untaught := [item.task.name for item, count in zip(sets, counts, strict=True) if not count]:
+        log.info("no teacher knows %s; they learn from labels alone", ", ".join(untaught))
+    means = [None if total is None else total / np.float32(n) for total, n in zip(sums, counts, strict=True)]
+    return Teaching(sets, means, options)
+
+
+def answers_of(
+    folder: Path, sets: Sequence[TaskSet], pupils: dict[int, int], options: DistillOptions, device: str
+) -> dict[int, Array]:
+    """A teacher's logits by its own task numbers: for the rows of that task, or for those of all tasks.
+
+    `pupils` maps the teacher's task numbers to places in `sets`. Texts that cannot be asked a task have zeros there.
+    """
+    everything = options.all_texts
+    cached = cache_folder() / f"{_key(folder, sets, pupils, everything)}.safetensors"
+    try:
+        return {int(number): values for number, values in load_file(cached).items()}
+    except (OSError, SafetensorError):
+        log.info("asking the teacher %s about the training texts", folder)
+    teacher = Model.load(folder).to(device)
+    starts = np.cumsum([0, *(len(item.train) for item in sets)]).tolist()
+    found: dict[int, Array] = {}
+    for number, pupil in pupils.items():
+        rows = starts[-1] if everything else len(sets[pupil].train)
+        found[number] = np.zeros((rows, teacher.kinds[number].outputs(teacher.tasks[number])), np.float32)
+    for place, item in enumerate(sets):
+        asked = [
+            number
+            for number, pupil in pupils.items()
+            if pupil == place or (everything and same_input(item.task, sets[pupil].task))
+        ]
+        first = starts[place] if everything else 0
+        for number, values in zip(asked, _ask(teacher, item.train, asked), strict=True):
+            found[number][first : first + len(values)] = values
+    _keep(found, cached)
+    return found
+
+
+def _ask(teacher: Model, examples: Examples, asked: Sequence[int]) -> list[Array]:
+    """For each task asked, the (rows, C) logits."""
+    if not asked:
+        return []
+    outputs = [teacher.kinds[number].outputs(teacher.tasks[number]) for number in asked]
+    found = [np.zeros((len(examples), size), np.float32) for size in outputs]
+    order = [(0, row) for row in range(len(examples))]
+    on_gpu = teacher.device.type == "cuda"
+    for pairs in sorted_batches(order, [examples.lengths], ROWS, TOKENS):
+        rows = [row for _, row in pairs]
+        batch = Batch.of([examples.sequence(row) for row in rows])
+        with torch.autocast("cuda", torch.bfloat16) if on_gpu else nullcontext():
+            for values, logits in zip(found, teacher.logits(batch, asked), strict=True):
+                values[rows] = logits
+    return found
+
+
+def cache_folder() -> Path:
+    """Where answers of teachers are kept between trainings."""
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser() / "onepass" / "teachers"
+
+
+def _key(folder: Path, sets: Sequence[TaskSet], pupils: dict[int, int], all_texts: bool) -> str:
+    """What the answers depend on: the teacher's files, the tokens of the texts in their order, the tasks asked."""
+    key = hashlib.blake2b((folder / MANIFEST).read_bytes(), digest_size=16)
+    key.update(repr((sorted(pupils.items()), all_texts)).encode())
+    for item in sets:
+        key.update(repr((len(item.train), len(item.task.text))).encode())
+        for part in (item.train.ids, item.train.offsets, item.train.firsts):
+            key.update(np.ascontiguousarray(part).tobytes())
+    return key.hexdigest()
+
+
+def _keep(found: dict[int, Array], path: Path) -> None:
+    """Write answers whole or not at all; a training does not fail for want of a cache."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_file({str(number): values for number, values in found.items()}, draft)
+        draft.replace(path)
+    except (OSError, SafetensorError) as error:
+        log.warning("the teachers' answers were not kept for the next training: %s", error)
+        with suppress(OSError):
+            draft.unlink()
