@@ -7,23 +7,30 @@ line, and a run whose line is there already is not repeated.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
+import math
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from tqdm import tqdm
 
-from onepass.errors import ConfigError, OnepassError
+from onepass.errors import ConfigError, OnepassError, listed, unknown
+
+if TYPE_CHECKING:
+    from onepass.tasks import TaskFile
 
 log = logging.getLogger(__name__)
 BOOTSTRAPS = 2000
+CHECKPOINT_EVERY_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,8 @@ class Run:
     """`readers`, or with options `readers:depth=1,tokens=1`"""
     seed: int
     overrides: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+    """The tasks of the suite to train on; none: all of them"""
 
     @property
     def all_overrides(self) -> list[str]:
@@ -44,16 +53,30 @@ class Run:
 
     @property
     def key(self) -> str:
-        return json.dumps([Path(self.suite).stem, self.method, self.seed, sorted(self.overrides)])
+        parts = [Path(self.suite).stem, self.method, self.seed, sorted(self.overrides)]
+        return json.dumps([*parts, sorted(self.tasks)] if self.tasks else parts)
 
 
-def run_once(run: Run) -> dict[str, Any]:
-    """Train and test; the line that is kept of it."""
+def read_suite(run: Run) -> TaskFile:
+    """The run's task file, with its method, options and tasks."""
     from onepass.tasks import read_task_file
-    from onepass.training import CHECKS, evaluate, train
+    from onepass.training import CHECKS
 
     file = read_task_file(run.suite, run.all_overrides, checks=CHECKS, require=("train", "test"))
-    model = train(file, progress=False)
+    if faults := [unknown("task", name, file.tasks) for name in run.tasks if name not in file.tasks]:
+        raise ConfigError(f"{run.suite}: {listed(faults)}")
+    kept = run.tasks or tuple(file.tasks)
+    return file.model_copy(update={"tasks": {name: task for name, task in file.tasks.items() if name in kept}})
+
+
+def run_once(run: Run, folder: Path | None = None) -> dict[str, Any]:
+    """Train and test; the line that is kept of it. A run that was killed goes on from what it left in the folder."""
+    from onepass.training import evaluate, train
+
+    file = read_suite(run)
+    if folder is not None:
+        file.train.setdefault("checkpoint_every_s", CHECKPOINT_EVERY_S)
+    model = train(file, folder, overwrite=True, resume=folder is not None, progress=False)
     validation = [record["scores"]["validation"]["score"] for record in model.records if "scores" in record]
     result = evaluate(model.to("cuda" if _has_gpu() else "cpu"), file)
     return {
@@ -62,6 +85,7 @@ def run_once(run: Run) -> dict[str, Any]:
         "method": run.method,
         "seed": run.seed,
         "overrides": list(run.overrides),
+        "chosen": list(run.tasks),
         "average": result["average"],
         "tasks": {name: scores["score"] for name, scores in result["tasks"].items()},
         "validation": float(np.mean(validation)),
@@ -75,21 +99,33 @@ def _has_gpu() -> bool:
     return torch.cuda.is_available()
 
 
-def run_all(runs: Sequence[Run], output: Path, jobs: int = 1, progress: bool = True) -> list[dict[str, Any]]:
-    """All runs, `jobs` at a time; returns their lines, old and new, in the order of the runs."""
+def run_all(
+    runs: Sequence[Run], output: Path, jobs: int = 1, progress: bool = True, limit_s: float | None = None
+) -> list[dict[str, Any]]:
+    """All runs, `jobs` at a time; returns their lines, old and new, in the order of the runs.
+
+    A run that fails does not stop the others; it is raised when they are done. After `limit_s` seconds the runs under
+    way are stopped, to go on with the next call, and the lines that there are returned.
+    """
     output.parent.mkdir(parents=True, exist_ok=True)
     done = {line["key"]: line for line in read_lines(output)}
     waiting = [run for run in runs if run.key not in done]
     running: list[tuple[Run, subprocess.Popen[str]]] = []
+    failures: list[str] = []
+    end = time.monotonic() + (math.inf if limit_s is None else limit_s)
     bar = tqdm(total=len(runs), initial=len(runs) - len(waiting), unit="run", disable=not progress)
     try:
-        while waiting or running:
+        while (waiting or running) and time.monotonic() < end:
             while waiting and len(running) < jobs:
-                running.append((waiting[0], _start(waiting.pop(0))))
+                running.append((waiting[0], _start(waiting.pop(0), output)))
             time.sleep(0.2)
             for entry in [entry for entry in running if entry[1].poll() is not None]:
                 running.remove(entry)
-                done[entry[0].key] = line = _finish(*entry)
+                try:
+                    done[entry[0].key] = line = _finish(*entry)
+                except OnepassError as error:
+                    failures.append(str(error))
+                    continue
                 with output.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(line) + "\n")
                 bar.set_postfix_str(f"{line['method']} seed {line['seed']}: {line['average']:.2f}")
@@ -98,11 +134,15 @@ def run_all(runs: Sequence[Run], output: Path, jobs: int = 1, progress: bool = T
         for _, process in running:
             process.kill()
         bar.close()
-    return [done[run.key] for run in runs]
+    if failures:
+        raise OnepassError(listed(failures))
+    return [done[run.key] for run in runs if run.key in done]
 
 
-def _start(run: Run) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "onepass.bench.accuracy", json.dumps(asdict(run))]
+def _start(run: Run, output: Path) -> subprocess.Popen[str]:
+    folder = output.parent / f".{output.stem}" / hashlib.sha256(run.key.encode()).hexdigest()[:16]
+    folder.parent.mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "onepass.bench.accuracy", json.dumps(asdict(run)), str(folder)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -126,6 +166,8 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 def summarise(lines: Sequence[dict[str, Any]], baseline: str = "single") -> dict[str, Any]:
     """A row for each method: mean, median and spread over seeds, and the difference to the baseline."""
+    if not lines:
+        raise OnepassError("No run is done yet. Run the same command again to go on.")
     methods = list(dict.fromkeys(line["method"] for line in lines))
     scores = {method: _scores(lines, method) for method in methods}
     rows = []
@@ -176,8 +218,9 @@ def plan(suite: str, methods: Sequence[str], seeds: int, overrides: Sequence[str
 
 if __name__ == "__main__":
     specification = json.loads(sys.argv[1])
-    specification["overrides"] = tuple(specification["overrides"])
+    specification |= {key: tuple(specification[key]) for key in ("overrides", "tasks")}
     try:
-        sys.stdout.write(json.dumps(run_once(Run(**specification))) + "\n")
+        sys.stdout.write(json.dumps(run_once(Run(**specification), Path(sys.argv[2]))) + "\n")
+        shutil.rmtree(sys.argv[2], ignore_errors=True)
     except OnepassError as error:
         sys.exit(str(error))

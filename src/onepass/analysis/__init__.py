@@ -1,0 +1,1 @@
+"""What can be asked of methods and tasks beside their scores: cost, spread, similarity, affinity, sources."""

@@ -1,0 +1,102 @@
+"""Task affinity: what training one task does to another.
+
+Two measures. `affinity` looks one step ahead on a model as it stands (Fifty et al. 2021, arXiv:2109.04617): by which
+share the loss of task B falls after a step on task A alone. `left_out` compares trainings: what B scores with A among
+the tasks and without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import nn
+
+from onepass.encoder.batch import Batch
+from onepass.errors import ConfigError
+from onepass.model import Model
+from onepass.training.sets import TaskSet
+
+
+def affinity(
+    model: Model,
+    sets: Sequence[TaskSet],
+    *,
+    rate: float = 1e-4,
+    batches: int = 4,
+    batch_size: int = 32,
+    seed: int = 0,
+) -> dict[str, dict[str, float]]:
+    """By task A, then task B: 1 - (B's loss after a step on A) / (B's loss before), the mean over batches.
+
+    Above 0 a step on A helps B. The step is along A's gradient with so large a norm that every shared weight moves by
+    `rate` on the average; weights of A's own do not move, so that the effect on A itself is comparable. The model is
+    left as it was.
+    """
+    shared = shared_parameters(model)
+    if not shared:
+        raise ConfigError(f"method {model.choice.name!r} shares no weights that learn, so no task can move another.")
+    names = model.names
+    sums = np.zeros((len(sets), len(sets)))
+    generator = np.random.default_rng(seed)
+    was_training = model.training
+    model.eval()
+    for _ in range(batches):
+        rows = [generator.integers(0, len(item.train), batch_size).tolist() for item in sets]
+        before = [_loss(model, sets, task, rows[task]).item() for task in range(len(sets))]
+        for one in range(len(sets)):
+            gradients = torch.autograd.grad(_loss(model, sets, one, rows[one]), shared, allow_unused=True)
+            with torch.no_grad(), _moved(shared, gradients, rate):
+                after = [_loss(model, sets, task, rows[task]).item() for task in range(len(sets))]
+            sums[one] += 1 - np.array(after) / np.array(before)
+    model.train(was_training)
+    return {one: dict(zip(names, (row / batches).tolist(), strict=True)) for one, row in zip(names, sums, strict=True)}
+
+
+def shared_parameters(model: Model) -> list[nn.Parameter]:
+    """What learns and is no task's own; nothing of an encoder that is frozen in every stage of the method's training.
+
+    Of a training in several stages the last one counts.
+    """
+    stage = model.method.stages()[-1]
+    own = {id(p) for part in (model.method.tasks, model.heads) for p in part.parameters()}
+    frozen = {id(p) for p in stage.fixed} | (
+        {id(p) for p in model.method.encoder_parameters()} if stage.freeze_encoder else set()
+    )
+    return [p for p in model.parameters() if p.requires_grad and id(p) not in own | frozen]
+
+
+def left_out(together: Mapping[str, float], without: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """By task A, then task B: B's score with all tasks less its score in a training without A.
+
+    >>> left_out({"a": 80.0, "b": 90.0}, {"a": {"b": 89.0}})
+    {'a': {'b': 1.0}}
+    """
+    return {one: {other: together[other] - score for other, score in scores.items()} for one, scores in without.items()}
+
+
+def _loss(model: Model, sets: Sequence[TaskSet], task: int, rows: Sequence[int]) -> torch.Tensor:
+    item = sets[task]
+    batch = Batch.of([item.train.sequence(row) for row in rows]).to(model.device)
+    targets = model.kinds[task].scale_targets(item.task, item.train.targets[list(rows)])
+    return model.losses(batch, torch.full((len(rows), 1), task), list(targets)).mean()
+
+
+class _moved:
+    """Within the block weights are a step further; after it they are what they were."""
+
+    def __init__(self, weights: Sequence[nn.Parameter], gradients: Sequence[torch.Tensor | None], rate: float):
+        self.pairs = [(w, g) for w, g in zip(weights, gradients, strict=True) if g is not None]
+        norm = float(torch.stack([g.square().sum() for _, g in self.pairs]).sum().sqrt()) if self.pairs else 0.0
+        size = sum(w.numel() for w, _ in self.pairs) ** 0.5
+        self.step = rate * size / norm if norm else 0.0
+        self.kept = [w.detach().clone() for w, _ in self.pairs]
+
+    def __enter__(self) -> None:
+        for weight, gradient in self.pairs:
+            weight.sub_(gradient, alpha=self.step)
+
+    def __exit__(self, *_: object) -> None:
+        for (weight, _gradient), kept in zip(self.pairs, self.kept, strict=True):
+            weight.copy_(kept)

@@ -1,0 +1,128 @@
+"""onepass bench methods, scaling, affinity: methods compared on a suite, and tasks with each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from onepass.cli.console import listen, percent, progress, show, table, write_json
+
+Suite = Annotated[str, typer.Option(help="A task file with test files.", metavar="TASKS.YAML")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+Overrides = Annotated[
+    list[str] | None, typer.Argument(help="Other values than the file's: train.epochs=1.", metavar="KEY=VALUE")
+]
+Jobs = Annotated[int, typer.Option(help="Runs side by side; 8 to 14 on a large GPU.", min=1)]
+Output = Annotated[
+    Path, typer.Option("--output", "-o", help="One JSON line a run; runs that are there are not repeated.")
+]
+Limit = Annotated[
+    float | None,
+    typer.Option("--limit", help="Stop after so many seconds; the same command goes on.", metavar="SECONDS"),
+]
+
+
+def methods(
+    suite: Suite,
+    overrides: Overrides = None,
+    methods: Annotated[
+        str | None, typer.Option(help="With spaces between them, options after a colon; all methods without it.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Runs of each method.", min=1)] = 3,
+    jobs: Jobs = 1,
+    tokens: Annotated[int, typer.Option(help="Length of the texts whose cost is counted and timed.", min=8)] = 128,
+    output: Output = Path("runs/methods.jsonl"),
+    limit: Limit = None,
+    json: Json = False,
+) -> None:
+    """Compare methods on a suite: accuracy, passes, weights, multiplications, time per text.
+
+    onepass bench methods --suite suites/nhc8.yaml --jobs 12
+    """
+    from onepass.bench.methods import compare
+    from onepass.methods import METHODS
+
+    listen(quiet=json)
+    chosen = methods.split() if methods else list(METHODS)
+    found = compare(
+        suite, chosen, seeds=seeds, overrides=overrides or (), output=output, jobs=jobs, tokens=tokens,
+        progress=progress(), limit_s=limit,
+    )  # fmt: skip
+    if json:
+        write_json(found)
+        return
+    numbers = ("mean", "spread", "to single", "passes", "weights", "a task", "products", "time")
+    made = table("method", *numbers, numbers=numbers)
+    for row in found["rows"]:
+        made.add_row(
+            row["method"], percent(row["mean"], 2), f"{row['std']:.2f}",
+            f"{row['difference']:+.2f}" if "difference" in row else "", f"{row['passes']:g}",
+            f"{row['parameters'] / 1e6:.1f}M", f"{row['parameters_per_task']:,}", f"{row['ratio']:.2f}",
+            f"{row['time']:.2f}",
+        )  # fmt: skip
+    show(
+        f"{found['suite']}, test, {found['done']} of {found['planned']} runs; products (multiplications of a text of "
+        f"{tokens} tokens, all tasks asked) and time are in plain passes",
+        made,
+    )
+
+
+def scaling(
+    suite: Suite,
+    overrides: Overrides = None,
+    methods: Annotated[str, typer.Option(help="With spaces between them.")] = "readers mtdnn camtl",
+    counts: Annotated[str, typer.Option(help="Numbers of tasks, with commas between them.")] = "2,4,8",
+    seeds: Annotated[int, typer.Option(help="Runs of each.", min=1)] = 1,
+    jobs: Jobs = 1,
+    output: Output = Path("runs/scaling.jsonl"),
+    json: Json = False,
+) -> None:
+    """Score a suite's first tasks as more tasks are trained with them (CA-MTL's figure 7)."""
+    from onepass.bench.subsets import task_scaling
+
+    listen(quiet=json)
+    numbers = [int(count) for count in counts.split(",")]
+    found = task_scaling(
+        suite, methods.split(), numbers, seeds=seeds, overrides=overrides or (), output=output, jobs=jobs,
+        progress=progress(),
+    )  # fmt: skip
+    if json:
+        write_json(found)
+        return
+    first = f"first {len(found['first_tasks'])}"
+    made = table("method", "tasks", first, "all", numbers=("tasks", first, "all"))
+    for row in found["rows"]:
+        made.add_row(row["method"], str(row["tasks"]), percent(row["first"], 2), percent(row["all"], 2))
+    show(f"{found['suite']}, test, mean over {seeds} seeds", made)
+
+
+def affinity(
+    suite: Suite,
+    overrides: Overrides = None,
+    method: Annotated[str, typer.Option(help="The method to train.")] = "mtdnn",
+    seeds: Annotated[int, typer.Option(help="Runs of each.", min=1)] = 1,
+    jobs: Jobs = 1,
+    output: Output = Path("runs/left-out.jsonl"),
+    json: Json = False,
+) -> None:
+    """Train with all tasks and without each one: what a task does to every other."""
+    from onepass.bench.subsets import leave_one_out
+
+    listen(quiet=json)
+    found = leave_one_out(
+        suite, method, seeds=seeds, overrides=overrides or (), output=output, jobs=jobs, progress=progress()
+    )
+    if json:
+        write_json(found)
+        return
+    show(f"{found['suite']}, {method}: what a task (row) adds to another's score (column)", _matrix(found["gains"]))
+
+
+def _matrix(gains: dict[str, dict[str, float]]) -> Any:
+    names = list(gains)
+    made = table("", *names, numbers=tuple(names))
+    for one in names:
+        made.add_row(one, *("" if other == one else f"{gains[one][other]:+.2f}" for other in names))
+    return made

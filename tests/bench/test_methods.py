@@ -1,0 +1,127 @@
+"""The table over methods, and what a run leaves when it is cut short."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from onepass.bench.accuracy import Run, plan, read_lines, read_suite, run_all, run_once, summarise
+from onepass.bench.methods import compare, cost_and_time
+from onepass.bench.subsets import leave_one_out, task_scaling
+from onepass.cli.app import app
+from onepass.errors import ConfigError, OnepassError
+
+
+@pytest.fixture
+def suite(news: Path) -> Path:
+    """The three tasks of the tests, with test files."""
+    text = news.read_text()
+    for task in ("topic", "tone", "same"):
+        text = text.replace(f"train: {task}.csv", f"train: {task}.csv, test: {task}.csv")
+    text = text.replace("train: topic.csv, test: topic.csv", "train: topic.csv\n    test: topic.csv")
+    news.write_text(text)
+    return news
+
+
+def line(run: Run, **scores: float) -> str:
+    """What a finished run leaves."""
+    known = {"key": run.key, "suite": "tasks", "method": run.method, "seed": run.seed, "seconds": 1.0}
+    return json.dumps(known | {"average": sum(scores.values()) / len(scores), "tasks": scores}) + "\n"
+
+
+def test_cost_and_time_of_a_method_are_those_of_the_suites_tasks(suite: Path) -> None:
+    found = cost_and_time(Run(str(suite), "single", 0), tokens=16, texts=2, repeats=2)
+    assert (found["tasks"], found["passes"]) == (3, 3)
+    assert found["time"] > 0
+    assert found["ratio"] == pytest.approx(3, abs=0.1)
+
+
+def test_the_table_has_accuracy_and_cost_of_every_method_from_runs_that_are_done(suite: Path, tmp_path: Path) -> None:
+    output = tmp_path / "lines.jsonl"
+    runs = plan(str(suite), ["mtdnn", "single"], 2, [])
+    output.write_text("".join(line(run, topic=80.0 + run.seed, tone=60.0, same=70.0) for run in runs))
+    found = compare(str(suite), ["mtdnn", "single"], seeds=2, output=output, tokens=16)
+    assert (found["done"], found["planned"]) == (4, 4)
+    row = found["rows"][0]
+    assert row["mean"] == pytest.approx(70 + 1 / 6)
+    assert {"std", "passes", "parameters", "parameters_per_task", "multiplications", "ratio", "time"} <= row.keys()
+    assert row["difference"] == 0.0
+
+
+def test_faults_of_any_method_are_said_before_anything_trains(suite: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="depth"):
+        compare(str(suite), ["mtdnn", "camtl:depth=2"], seeds=1, output=tmp_path / "lines.jsonl")
+    assert not (tmp_path / "lines.jsonl").exists()
+
+
+def test_a_limit_stops_the_runs_and_the_lines_there_are_count(suite: Path, tmp_path: Path) -> None:
+    output = tmp_path / "lines.jsonl"
+    runs = plan(str(suite), ["mtdnn"], 2, [])
+    output.write_text(line(runs[0], topic=80.0))
+    lines = run_all(runs, output, progress=False, limit_s=0)
+    assert [found["seed"] for found in lines] == [0]
+    with pytest.raises(OnepassError, match="No run is done yet"):
+        summarise([])
+
+
+def test_a_run_leaves_its_scores_and_can_be_told_where_to_keep_checkpoints(suite: Path, tmp_path: Path) -> None:
+    run = Run(str(suite), "frozen", 1, ("train.batch_size=4",), ("topic", "same"))
+    found = run_once(run, tmp_path / "kept")
+    assert (found["key"], found["seed"], found["chosen"]) == (run.key, 1, ["topic", "same"])
+    assert found["average"] == pytest.approx(sum(found["tasks"].values()) / 2)
+
+
+@pytest.mark.slow
+def test_a_failing_run_does_not_stop_the_others(suite: Path, tmp_path: Path) -> None:
+    output = tmp_path / "lines.jsonl"
+    overrides = ("train.evaluate_every=1",)
+    runs = [Run(str(suite), "nonsense", 0, overrides), Run(str(suite), "frozen", 0, overrides)]
+    with pytest.raises(OnepassError, match="nonsense, seed 0 failed"):
+        run_all(runs, output, jobs=1, progress=False)
+    (done,) = read_lines(output)
+    assert done["method"] == "frozen"
+    assert set(done["tasks"]) == {"topic", "tone", "same"}
+    assert list((tmp_path / ".lines").iterdir()) == []  # nothing is left of a run that is done
+
+
+def test_a_run_on_some_of_the_tasks_has_a_key_of_its_own(suite: Path) -> None:
+    whole, part = Run(str(suite), "mtdnn", 0), Run(str(suite), "mtdnn", 0, (), ("topic", "same"))
+    assert whole.key != part.key
+    assert list(read_suite(part).tasks) == ["topic", "same"]
+    with pytest.raises(ConfigError, match=r"Unknown task 'topik'\. Did you mean 'topic'"):
+        read_suite(Run(str(suite), "mtdnn", 0, (), ("topik",)))
+
+
+def test_scaling_scores_the_first_tasks_in_every_training(suite: Path, tmp_path: Path) -> None:
+    output = tmp_path / "lines.jsonl"
+    one, all_three = (Run(str(suite), "mtdnn", 0, (), tasks) for tasks in (("topic",), ("topic", "tone", "same")))
+    output.write_text(line(one, topic=80.0) + line(all_three, topic=82.0, tone=60.0, same=50.0))
+    found = task_scaling(str(suite), ["mtdnn"], [1, 3], output=output)
+    assert [(row["tasks"], row["first"], row["all"]) for row in found["rows"]] == [(1, 80.0, 80.0), (3, 82.0, 64.0)]
+    with pytest.raises(ConfigError, match="from 1 to 3"):
+        task_scaling(str(suite), ["mtdnn"], [4], output=output)
+
+
+def test_leaving_a_task_out_says_what_it_gave_the_others(suite: Path, tmp_path: Path) -> None:
+    output, names = tmp_path / "lines.jsonl", ["topic", "tone", "same"]
+    scores = dict.fromkeys(names, 80.0)
+    lines = [line(Run(str(suite), "mtdnn", 0), **scores)]
+    for left, name in enumerate(names):
+        rest = tuple(other for other in names if other != name)
+        lines.append(line(Run(str(suite), "mtdnn", 0, (), rest), **dict.fromkeys(rest, 80.0 - left)))
+    output.write_text("".join(lines))
+    assert leave_one_out(str(suite), "mtdnn", output=output)["gains"]["same"] == {"topic": 2.0, "tone": 2.0}
+
+
+def test_the_command_prints_one_row_a_method(suite: Path, tmp_path: Path) -> None:
+    output = tmp_path / "lines.jsonl"
+    runs = plan(str(suite), ["mtdnn", "frozen"], 1, [])
+    output.write_text("".join(line(run, topic=80.0, tone=60.0, same=70.0) for run in runs))
+    arguments = ["bench", "methods", "--suite", str(suite), "--methods", "mtdnn frozen", "--seeds", "1"]
+    result = CliRunner().invoke(app, [*arguments, "--tokens", "16", "-o", str(output), "--json"])
+    assert result.exit_code == 0, result.output
+    assert [row["method"] for row in json.loads(result.stdout)["rows"]] == ["mtdnn", "frozen"]
+    shown = CliRunner().invoke(app, [*arguments, "--tokens", "16", "-o", str(output)]).stdout
+    assert "2 of 2 runs" in shown
+    assert "frozen" in shown
