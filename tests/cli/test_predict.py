@@ -3,6 +3,10 @@
 import csv
 import json
 import shutil
+import signal
+import subprocess
+import sys
+import time
 
 import pyarrow.parquet as pq
 import pytest
@@ -66,6 +70,8 @@ def test_stdin_that_is_not_utf8_is_told(run, model):
         (["goal", "--output", "x.csv"], "--input"),
         (["goal", "--input", "x.csv"], "not both"),
         (["--input", "x.csv"], "--output"),
+        (["goal", "--rejects", "x.jsonl"], "--rejects"),
+        (["--input", "x.csv", "--output", "y.jsonl", "--spreadsheet-safe"], ".csv and .tsv"),
         (["--input", "nowhere.csv", "--json"], "There is no file nowhere.csv"),
         (["--input", "x.csv", "--output", "x.xlsx"], ".parquet"),
         (["--input", "x.csv", "--output", "nowhere/x.csv"], "There is no folder nowhere"),
@@ -106,9 +112,11 @@ def test_a_file_comes_back_with_a_column_for_each_answer(run, model, mails, tmp_
     result = run("predict", model, "--input", mails, "--output", output, "--tasks", "topic,tone")
     assert result.exit_code == 0, result.stderr
     rows = read(output)
-    assert [list(row) for row in rows] == [["id", "text", "topic", "topic_score", "tone"]] * 3
-    assert [row["text"] or "" for row in rows] == ["late goal", "", 'senate vote, "why" ?']
-    assert [bool(row["topic"]) for row in rows] == [True, False, True]
+    assert [list(row) for row in rows] == [["id", "text", "topic", "topic_score", "tone", "truncated"]] * 2
+    assert [row["text"] for row in rows] == ["late goal", 'senate vote, "why" ?']
+    assert "2 rows are in" in result.stderr and "1 rows could not be labelled" in result.stderr
+    (reject,) = read(tmp_path / "out.rejects.jsonl")
+    assert reject == {"row": 2, "line": 3, "reason": "there is no text in 'text'.", "start": "2"}
 
     alone = json.loads(run("predict", model, "late goal", "--json").stdout)["tasks"]
     assert rows[0]["topic"] == alone["topic"]["label"]
@@ -130,7 +138,8 @@ def test_pair_tasks_find_their_columns_in_a_file(run, model, tmp_path):
     source.write_text('{"first": "goal", "second": "late goal"}\n{"first": "goal", "second": "vote"}\n')
     result = run("predict", model, "--input", source, "--output", tmp_path / "out.parquet", "--tasks", "same")
     assert result.exit_code == 0, result.stderr
-    assert pq.read_table(tmp_path / "out.parquet").column_names == ["first", "second", "same", "same_score"]
+    names = pq.read_table(tmp_path / "out.parquet").column_names
+    assert names == ["first", "second", "same", "same_score", "truncated"]
 
 
 def test_another_column_can_hold_the_text(run, model, tmp_path):
@@ -141,7 +150,7 @@ def test_another_column_can_hold_the_text(run, model, tmp_path):
     assert "no column 'text'" in result.stderr and "headline" in result.stderr and "--text" in result.stderr
     result = run("predict", model, "--input", source, "--output", tmp_path / "out.csv", "--text", "headline")
     assert result.exit_code == 0, result.stderr
-    assert list(read(tmp_path / "out.csv")[0]) == ["headline", "topic", "topic_score", "tone"]
+    assert list(read(tmp_path / "out.csv")[0]) == ["headline", "topic", "topic_score", "tone", "truncated"]
 
 
 def test_columns_that_are_there_already_are_not_written_over(run, model, tmp_path):
@@ -165,12 +174,65 @@ def test_an_existing_output_is_replaced_only_by_force(run, model, mails, tmp_pat
     assert output.read_text().startswith("id,text,topic,")
 
 
-def test_a_bad_row_leaves_no_output(run, model, tmp_path):
+def test_bad_rows_go_to_the_reject_file(run, model, tmp_path):
+    source, rejects = tmp_path / "in.csv", tmp_path / "bad.csv"
+    source.write_bytes(b"id,text\n1,goal\n2,goal,match,vote\n3,caf\xe9\n4,a\0b\n5,vote\n")
+    arguments = ["predict", model, "--input", source, "--text", "text", "--rejects", rejects]
+    result = run(*arguments, "--output", tmp_path / "out.csv")
+    assert result.exit_code == 0, result.stderr
+    assert [row["id"] for row in read(tmp_path / "out.csv")] == ["1", "5"]
+    assert [row["line"] for row in read(rejects)] == ["3", "4", "5"]
+    assert "3 rows could not be labelled" in result.stderr
+
+
+def test_a_file_without_a_good_row_is_told(run, model, tmp_path):
     source = tmp_path / "in.csv"
-    source.write_text("id,text\n1,goal\n2,goal,match,vote\n")
+    source.write_text("id,text\n1,\n2,\n")
     result = run("predict", model, "--input", source, "--output", tmp_path / "out.csv", "--text", "text")
-    assert result.exit_code == 2 and "row 2" in result.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv"]
+    assert result.exit_code == 2 and "No row of" in result.stderr
+
+
+def test_a_text_of_a_megabyte_is_cut_and_reported(run, model, tmp_path):
+    source = tmp_path / "in.csv"
+    source.write_text("text\n" + "goal " * 200_000 + "\nlate goal\n")
+    result = run("predict", model, "--input", source, "--output", tmp_path / "out.csv", "--text", "text")
+    assert result.exit_code == 0 and "1 texts were longer" in result.stderr
+    assert [line.rpartition(",")[2] for line in (tmp_path / "out.csv").read_text().splitlines()] == [
+        "truncated",
+        "True",
+        "False",
+    ]
+
+
+def test_a_killed_job_goes_on_when_the_command_is_run_again(run, model, tmp_path):
+    source, clean = tmp_path / "in.csv", tmp_path / "clean.csv"
+    source.write_text("text\n" + "".join(f"late goal {n % 700} wins the match\n" for n in range(4000)))
+    assert run("predict", model, "--input", source, "--output", clean, "--text", "text").exit_code == 0
+    arguments = ["predict", model, "--input", source, "--output", tmp_path / "out.csv", "--text", "text"]
+    journal = tmp_path / ".out.csv.job" / "journal.json"
+    killed = subprocess.Popen([sys.executable, "-m", "onepass", *map(str, arguments)], stderr=subprocess.PIPE)
+    while not journal.exists() and killed.poll() is None:
+        time.sleep(0.005)
+    killed.kill()
+    assert killed.wait() == -signal.SIGKILL, killed.stderr.read()
+    assert not (tmp_path / "out.csv").exists()
+    result = run(*arguments)
+    assert result.exit_code == 0 and "An earlier run had done" in result.stderr
+    assert (tmp_path / "out.csv").read_bytes() == clean.read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["clean.csv", "in.csv", "out.csv"]
+
+
+def test_another_model_does_not_go_on_with_the_job(run, model, tmp_path):
+    source, output = tmp_path / "in.csv", tmp_path / "out.csv"
+    source.write_text("text\ngoal\n")
+    folder = tmp_path / ".out.csv.job"
+    folder.mkdir()
+    state = {"format": 1, "settings": {"model": "another"}, "columns": {"text": "text"}}
+    (folder / "journal.json").write_text(json.dumps(state))
+    arguments = ["predict", model, "--input", source, "--output", output, "--text", "text"]
+    result = run(*arguments)
+    assert result.exit_code == 2 and "differs in:" in result.stderr and "--force" in result.stderr
+    assert run(*arguments, "--force").exit_code == 0
 
 
 def test_a_file_can_be_labelled_to_stdout(run, model, mails):
@@ -178,3 +240,4 @@ def test_a_file_can_be_labelled_to_stdout(run, model, mails):
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert [line["text"] for line in lines] == ["late goal", 'senate vote, "why" ?']
     assert list(lines[0]["tasks"]) == ["topic", "tone"]
+    assert "row 2 (line 3): there is no text in 'text'." in result.stderr

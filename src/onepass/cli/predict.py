@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from onepass.cli.console import progress, say, write_json
-from onepass.cli.output import check_output, new_sheet
 from onepass.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
+    from onepass.filejob import FileJob, Progress, Questions
+    from onepass.filejob.records import Source
     from onepass.model import Model
     from onepass.prediction import Labelled, Text
 
@@ -47,7 +49,21 @@ def predict(
         ),
     ] = None,
     prefix: Annotated[str, typer.Option(help="Put before the names of the columns that are added.")] = "",
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing output file.")] = False,
+    rejects: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where rows that cannot be labelled go, with line and reason: csv, tsv, jsonl; "
+            "by default OUTPUT.rejects.jsonl.",
+            metavar="FILE",
+        ),
+    ] = None,
+    spreadsheet_safe: Annotated[
+        bool,
+        typer.Option("--spreadsheet-safe", help="Put ' before csv cells that a spreadsheet would run as formulas."),
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace an existing output file, or an unfinished job of other options.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a text on stdout.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
 ) -> None:
@@ -56,10 +72,16 @@ def predict(
     onepass predict runs/news "Senate passes the budget"
 
     onepass predict runs/news --input mails.csv --output labelled.csv
+
+    A file of any size is labelled piece by piece. A command that was stopped or killed goes on when it is run again.
     """
     _check_usage(texts, input, output, text, pair, json)
-    if output is not None:
-        check_output(output, overwrite=force)
+    if (rejects or spreadsheet_safe) and not output:
+        raise ConfigError("--rejects and --spreadsheet-safe are for a data file: they need --input and --output.")
+    if input is not None and output is not None:
+        from onepass.filejob import check_paths
+
+        check_paths(input, output, rejects, overwrite=force, spreadsheet_safe=spreadsheet_safe)
     from onepass.model import Model
 
     model = Model.load(folder)
@@ -68,13 +90,25 @@ def predict(
         for labelled in _answers(model, _given(texts or [], pair), names):
             write_json(labelled.to_dict()) if json else typer.echo(block(labelled))
         return
-    rows = LabelledFile(model, input, names, text or [], prefix)
+    from onepass.filejob import FileJob, Questions, open_source
+
     if output is None:
-        for labelled in rows.answers():
-            write_json(labelled.to_dict())
-    else:
-        count = rows.write(output, progress(quiet))
-        say(f"{count:,} rows are in {output}, with the columns {', '.join(rows.added)}.")
+        with closing(open_source(input)) as source:
+            _stream(source, Questions(model, input, list(source.columns), tasks=names, text=text or []), input)
+        return
+    job = FileJob(
+        model,
+        input,
+        output,
+        model_id=_model_id(folder),
+        tasks=names,
+        text=text or [],
+        prefix=prefix,
+        rejects=rejects,
+        spreadsheet_safe=spreadsheet_safe,
+        overwrite=force,
+    )
+    _run(job, progress(quiet))
 
 
 def _check_usage(
@@ -153,90 +187,57 @@ def block(labelled: Labelled) -> str:
     return "\n".join(lines)
 
 
-class LabelledFile:
-    """The rows of a data file, and the answers of a model about them."""
+def _model_id(folder: str) -> str:
+    """What tells a model from another: the digest of its manifest, or the name it has on the hub."""
+    from onepass.atomic import MANIFEST, digest
 
-    def __init__(self, model: Model, path: Path, names: Sequence[str] | None, text: Sequence[str], prefix: str):
-        from onepass.data.files import column_names
+    manifest = Path(folder) / MANIFEST
+    return digest(manifest) if manifest.is_file() else folder
 
-        self.model, self.path = model, path
-        self.columns = column_names(path)
-        self.groups = self._grouped(names, tuple(text))
-        self.added: list[str] = []
-        """The names of the new columns, in order: each task's label, and its score where the kind has one"""
-        self.answer_of: dict[str, tuple[str, str]] = {}
-        for columns, tasks in self.groups.items():
-            # A first answer shows which tasks have scores; the kinds are not asked for their names.
-            probe = model.label([columns[0] if len(columns) == 1 else (columns[0], columns[1])], tasks)[0]
-            for name, answer in probe.tasks.items():
-                self.answer_of[prefix + name] = (name, "label")
-                if answer.score is not None:
-                    self.answer_of[f"{prefix}{name}_score"] = (name, "score")
-        self.added = list(self.answer_of)
-        if clash := [name for name in self.added if name in self.columns]:
-            raise ConfigError(
-                f"{path} has columns of these names already: {', '.join(clash)}. "
-                "Give the answers others: --prefix predicted_"
-            )
 
-    def _grouped(self, names: Sequence[str] | None, text: tuple[str, ...]) -> dict[tuple[str, ...], list[str]]:
-        """The tasks to ask, by the columns they read."""
-        model = self.model
-        if text:
-            groups = {text: [model.tasks[number].name for number in model.applicable(len(text), names)]}
-        else:
-            groups = {}
-            known = {task.name: task for task in model.tasks}
-            for name in names if names is not None else known:
-                if name not in known:
-                    model.applicable(1, [name])  # raises, with the nearest name
-                groups.setdefault(known[name].text, []).append(name)
-        for columns, tasks in groups.items():
-            missing = [column for column in columns if column not in self.columns]
-            if missing:
-                raise DataError(
-                    f"{self.path} has no column {missing[0]!r}, which {', '.join(tasks)} "
-                    f"{'reads' if len(tasks) == 1 else 'read'}. Columns: {', '.join(self.columns)}. "
-                    "Name the column of the text with --text."
-                )
-        return groups
+def _stream(source: Source, questions: Questions, input: Path) -> None:
+    """Every labelled text of a file on stdout; rows that cannot be labelled are told on stderr."""
+    from onepass.data.rows import RowFaults
+    from onepass.filejob.records import Reject, Row, pieces
 
-    def chunks(self) -> Iterator[tuple[dict[str, list[Any]], list[dict[str, Labelled]]]]:
-        """Columns of some rows, and for each row its labelled text by task."""
-        from onepass.data.files import read_chunks
-        from onepass.heads.base import blank
+    faults = RowFaults(input)
+    for piece in pieces(source, None):
+        labelled, rejects = questions.label([record for record in piece if isinstance(record, Row)])
+        for _, answers in labelled:
+            for one in {id(one): one for one in answers.values()}.values():
+                write_json(one.to_dict())
+        for reject in [record for record in piece if isinstance(record, Reject)] + rejects:
+            faults.add(reject.number, reject.reason, reject.line)
+    for message in faults.messages():
+        say(message)
 
-        for chunk in read_chunks(self.path, self.columns, size=ROWS):
-            found: list[dict[str, Labelled]] = [{} for _ in range(len(chunk))]
-            for columns, tasks in self.groups.items():
-                cells = list(zip(*(chunk.columns[column] for column in columns), strict=True))
-                rows = [row for row, values in enumerate(cells) if not any(blank(value) for value in values)]
-                texts: list[Any] = [
-                    str(cells[row][0]) if len(columns) == 1 else tuple(map(str, cells[row])) for row in rows
-                ]
-                for row, labelled in zip(rows, self.model.label(texts, tasks) if texts else [], strict=True):
-                    found[row].update(dict.fromkeys(tasks, labelled))
-            yield chunk.columns, found
 
-    def answers(self) -> Iterator[Labelled]:
-        """Every labelled text of the file; rows without a text are left out."""
-        for _, rows in self.chunks():
-            for row in rows:
-                yield from {id(labelled): labelled for labelled in row.values()}.values()
+def _run(job: FileJob, show_progress: bool) -> None:
+    """Do a job with a progress bar, and tell what was done."""
+    from tqdm import tqdm
 
-    def write(self, output: Path, show_progress: bool) -> int:
-        """Write the rows with their answers; rows without a text have blank ones. Returns how many rows there are."""
-        from tqdm import tqdm
+    from onepass.filejob.job import rejects_beside
 
-        count = 0
-        names = [*self.columns, *self.added]
-        with new_sheet(output, names, self.path) as sheet, tqdm(unit=" rows", disable=not show_progress) as bar:
-            for columns, rows in self.chunks():
-                for added, (task, part) in self.answer_of.items():
-                    columns[added] = [getattr(row[task].tasks[task], part) if task in row else None for row in rows]
-                sheet.write(columns)
-                count += len(rows)
-                bar.update(len(rows))
-            if not count:
-                raise DataError(f"{self.path} has no rows.")
-        return count
+    with tqdm(unit=" rows", disable=not show_progress, smoothing=0.1) as bar:
+
+        def advance(done: Progress) -> None:
+            if bar.n == 0:  # what an earlier run did is no part of this run's speed
+                bar.initial = bar.n = done.resumed
+            bar.total = done.expected
+            bar.update(done.rows - bar.n)
+
+        try:
+            summary = job.run(advance)
+        except KeyboardInterrupt:
+            say(f"What is done is kept in {job.journal.folder}. To go on, run the same command again.")
+            raise
+    if summary.resumed:
+        say(f"An earlier run had done {summary.resumed:,} rows; this one went on from there.")
+    say(f"{summary.rows:,} rows are in {job.output}, with the columns {', '.join(summary.added)}.")
+    if summary.truncated:
+        say(f"{summary.truncated:,} texts were longer than the model reads, and cut: column {summary.added[-1]}.")
+    if summary.rejected:
+        rejects = job.rejects or rejects_beside(job.output)
+        say(f"{summary.rejected:,} rows could not be labelled. They are in {rejects}, with line and reason.")
+        if not summary.rows:
+            raise DataError(f"No row of {job.path} could be labelled.")

@@ -14,7 +14,7 @@ from onepass.data.rows import Chunk, RowFaults
 from onepass.errors import DataError, listed
 from onepass.tasks import similar
 
-__all__ = ["FORMATS", "Chunk", "Format", "RowFaults", "column_names", "read_chunks"]
+__all__ = ["FORMATS", "Chunk", "Format", "RowFaults", "column_names", "format_of", "read_chunks"]
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def column_names(path: str | Path) -> list[str]:
     """The names of a file's columns; for jsonl and json those of all rows, so the whole file is read."""
     path = Path(path)
     try:
-        return _format(path).names(path)
+        return format_of(path).names(path)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
 
@@ -73,7 +73,7 @@ def read_chunks(
     path = Path(path)
     found = RowFaults(path) if faults is None else faults
     try:
-        yield from _format(path).chunks(path, columns, size, found)
+        yield from format_of(path).chunks(path, columns, size, found)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
     except DataError as error:
@@ -84,7 +84,7 @@ def read_chunks(
         found.check()
 
 
-def _format(path: Path) -> Format:
+def format_of(path: Path) -> Format:
     """The format that the file's ending names, if there is such a file and its beginning does not speak against it."""
     if path.is_dir():
         raise DataError(f"{path} is a folder. Give a data file.")

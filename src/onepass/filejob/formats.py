@@ -1,0 +1,160 @@
+"""The forms in which rows are written: each piece becomes bytes that are added to a file."""
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from onepass.filejob.cells import safe
+
+Cells = Mapping[str, Any]
+ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
+GROUP_BYTES = 2**25  # of a parquet row group in memory
+_AS_JSON, _AS_TEXTS = {b"as": b"json"}, {b"as": b"texts"}  # fields whose values are first made text, or lists of texts
+
+
+class Format(Protocol):
+    """How rows become bytes."""
+
+    def header(self) -> bytes:
+        """What the file begins with."""
+
+    def encode(self, rows: Sequence[Cells]) -> bytes:
+        """Some rows."""
+
+    def finish(self, draft: Path) -> Path:
+        """The file made out of all that was encoded: the draft itself, or another beside it."""
+
+
+class Csv:
+    """Comma or tab separated; a list or a mapping in a cell is written as JSON."""
+
+    def __init__(self, names: Sequence[str], *, delimiter: str = ",", spreadsheet_safe: bool = False):
+        self.names, self.delimiter, self.spreadsheet_safe = list(names), delimiter, spreadsheet_safe
+
+    def header(self) -> bytes:
+        return self._lines([self.names])
+
+    def encode(self, rows: Sequence[Cells]) -> bytes:
+        return self._lines([[_flat(row.get(name)) for name in self.names] for row in rows])
+
+    def _lines(self, rows: Sequence[Sequence[Any]]) -> bytes:
+        text = io.StringIO(newline="")
+        plain, quoted = (
+            csv.writer(text, delimiter=self.delimiter, lineterminator="\n", quoting=quoting)
+            for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL)
+        )
+        for row in rows:
+            cells = [safe(cell) for cell in row] if self.spreadsheet_safe else row
+            # Before Python 3.13 a lone carriage return is not quoted, and ends the row for who reads it.
+            has_return = any(isinstance(cell, str) and "\r" in cell for cell in cells)
+            (quoted if has_return else plain).writerow(cells)
+        return text.getvalue().encode("utf-8")
+
+    def finish(self, draft: Path) -> Path:
+        return draft
+
+
+class Jsonl:
+    """One JSON object a line, with the same keys in each."""
+
+    def __init__(self, names: Sequence[str]):
+        self.names = list(names)
+
+    def header(self) -> bytes:
+        return b""
+
+    def encode(self, rows: Sequence[Cells]) -> bytes:
+        return "".join(_json({name: row.get(name) for name in self.names}) + "\n" for row in rows).encode("utf-8")
+
+    def finish(self, draft: Path) -> Path:
+        return draft
+
+
+class Parquet:
+    """Pieces are kept as Arrow streams, one after the other, and put together as a parquet file at the end.
+
+    A parquet file cannot be added to after a kill: its index is at its end.
+    """
+
+    def __init__(self, schema: Any):
+        self.schema = schema
+
+    def header(self) -> bytes:
+        return b""
+
+    def encode(self, rows: Sequence[Cells]) -> bytes:
+        import pyarrow as pa
+
+        columns = []
+        for field in self.schema:
+            values = [row.get(field.name) for row in rows]
+            if field.metadata == _AS_JSON:
+                values = [value if value is None or isinstance(value, str) else _json(value) for value in values]
+            elif field.metadata == _AS_TEXTS:
+                values = [value if value is None else [_flat(item) for item in value] for value in values]
+            columns.append(pa.array(values, field.type))
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self.schema) as stream:
+            stream.write_batch(pa.RecordBatch.from_arrays(columns, schema=self.schema))
+        return sink.getvalue().to_pybytes()
+
+    def finish(self, draft: Path) -> Path:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        made = draft.with_suffix(".parquet")
+        end = draft.stat().st_size
+        schema = self.schema.remove_metadata()
+        with pa.OSFile(str(draft)) as source, pq.ParquetWriter(made, schema) as writer:
+            batches: list[Any] = []
+            while source.tell() < end:
+                batches += pa.ipc.open_stream(source)
+                if sum(batch.nbytes for batch in batches) >= GROUP_BYTES or source.tell() >= end:
+                    writer.write_table(pa.Table.from_batches(batches).cast(schema))
+                    batches = []
+        return made
+
+
+def make_format(path: Path, columns: Mapping[str, str], first: Cells, schema: Any, spreadsheet_safe: bool) -> Format:
+    """The format of an output with the columns of the source (and their Arrow schema, if known) and the added ones."""
+    names = [*columns, *first]
+    ending = path.suffix.lower()
+    if ending == ".parquet":
+        return Parquet(_schema(columns, first, schema))
+    if ending in (".jsonl", ".ndjson"):
+        return Jsonl(names)
+    return Csv(names, delimiter="\t" if ending == ".tsv" else ",", spreadsheet_safe=spreadsheet_safe)
+
+
+def _schema(columns: Mapping[str, str], first: Cells, known: Any) -> Any:
+    import pyarrow as pa
+
+    types = {"text": pa.string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
+    fields = []
+    for name, holds in columns.items():
+        if known is not None:
+            fields.append(pa.field(name, known.field(name).type))
+        elif holds in types:
+            fields.append(pa.field(name, types[holds]))
+        else:
+            fields.append(pa.field(name, pa.string(), metadata=_AS_JSON))
+    for name, value in first.items():
+        kind = {str: pa.string(), bool: pa.bool_(), float: pa.float64(), int: pa.float64()}.get(type(value))
+        if kind:
+            fields.append(pa.field(name, kind))
+        elif isinstance(value, list):
+            fields.append(pa.field(name, pa.list_(pa.string()), metadata=_AS_TEXTS))
+        else:
+            fields.append(pa.field(name, pa.string(), metadata=_AS_JSON))
+    return pa.schema(fields)
+
+
+def _flat(value: Any) -> Any:
+    return _json(value) if isinstance(value, (list, dict)) else value
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,132 @@
+"""What a model is asked about the rows of a file, and the columns its answers become."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from onepass.errors import ConfigError, DataError
+from onepass.filejob.records import Reject, Row, shown, unwritable
+from onepass.heads.base import blank
+from onepass.prediction import Labelled
+from onepass.tasks import Task
+
+TRUNCATED = "truncated"
+
+
+class Labels(Protocol):
+    """What a job needs of a model; the torch-free engine has it too."""
+
+    @property
+    def tasks(self) -> Sequence[Task]: ...
+    def label(self, texts: Sequence[Any], tasks: Sequence[str] | None = None) -> Sequence[Labelled]: ...
+    def applicable(self, num_texts: int, names: Sequence[str] | None) -> Sequence[int]: ...
+    def numbers(self, names: Sequence[str] | None) -> Sequence[int]: ...
+
+
+class Questions:
+    """The tasks to ask, by the columns they read."""
+
+    def __init__(
+        self,
+        model: Labels,
+        source: Path,
+        columns: Sequence[str],
+        *,
+        tasks: Sequence[str] | None = None,
+        text: Sequence[str] = (),
+        prefix: str = "",
+    ):
+        self.model = model
+        self.groups = self._grouped(tasks, tuple(text))
+        _check_columns(source, columns, self.groups)
+        self.added: dict[str, tuple[str, str]] = {}
+        """By the name of each new column, the task and the part of its answer; the last says if a text was cut"""
+        self.first: dict[str, Any] = {}
+        """A value of each new column"""
+        for read, names in self.groups.items():
+            # A first answer shows which tasks have scores; the kinds are not asked for their names.
+            answers = model.label([read[0] if len(read) == 1 else read], names)[0].tasks
+            for name, answer in answers.items():
+                self.added[prefix + name], self.first[prefix + name] = (name, "label"), answer.label
+                if answer.score is not None:
+                    self.added[f"{prefix}{name}_score"] = (name, "score")
+                    self.first[f"{prefix}{name}_score"] = answer.score
+        self.cut = prefix + TRUNCATED
+        self.first[self.cut] = False
+        if clash := [name for name in self.first if name in columns]:
+            raise ConfigError(
+                f"{source} has columns of these names already: {', '.join(clash)}. "
+                "Give the answers others: --prefix predicted_"
+            )
+
+    def _grouped(self, names: Sequence[str] | None, text: tuple[str, ...]) -> dict[tuple[str, ...], list[str]]:
+        model = self.model
+        if text:
+            return {text: [model.tasks[number].name for number in model.applicable(len(text), names)]}
+        groups: dict[tuple[str, ...], list[str]] = {}
+        for number in model.numbers(names):
+            groups.setdefault(model.tasks[number].text, []).append(model.tasks[number].name)
+        return groups
+
+    def label(self, rows: Sequence[Row]) -> tuple[list[tuple[Row, dict[str, Labelled]]], list[Reject]]:
+        """Each row with its labelled text by task, and the rows that have nothing to label.
+
+        A text that several rows have is asked once.
+        """
+        rejects: dict[int, Reject] = {}
+        asked: list[dict[tuple[str, ...], Any]] = []
+        for row in rows:
+            texts, faults = self._texts(row)
+            asked.append(texts)
+            if faults:
+                rejects[row.number] = Reject(row.number, row.line, faults, _begins(row))
+        found: list[dict[str, Labelled]] = [{} for _ in rows]
+        for read, names in self.groups.items():
+            places = [i for i, row in enumerate(rows) if row.number not in rejects and read in asked[i]]
+            different = list(dict.fromkeys(asked[i][read] for i in places))
+            labelled = self.model.label(different, names) if different else ()
+            answers = dict(zip(different, labelled, strict=True))
+            for i in places:
+                found[i].update((name, answers[asked[i][read]]) for name in names)
+        done = [(row, answers) for row, answers in zip(rows, found, strict=True) if row.number not in rejects]
+        return done, list(rejects.values())
+
+    def _texts(self, row: Row) -> tuple[dict[tuple[str, ...], Any], str]:
+        """The texts of a row by the columns they are in, and why it must be rejected, if so."""
+        texts: dict[tuple[str, ...], Any] = {}
+        empty: dict[str, None] = {}
+        for read in self.groups:
+            values = [row.values.get(column) for column in read]
+            for column, value in zip(read, values, strict=True):
+                if isinstance(value, (list, dict, bytes)):
+                    return {}, f"column {column!r} holds no text but a {type(value).__name__}."
+                if fault := unwritable(value):
+                    return {}, f"column {column!r} {fault}"
+            if missing := [column for column, value in zip(read, values, strict=True) if blank(value)]:
+                empty.update(dict.fromkeys(missing))
+            else:
+                texts[read] = str(values[0]) if len(values) == 1 else tuple(map(str, values))
+        # In a wide table a row may have the text of some tasks only.
+        return texts, "" if texts else f"there is no text in {' and '.join(map(repr, empty))}."
+
+    def columns(self, labelled: dict[str, Labelled]) -> dict[str, Any]:
+        """The new cells of a row."""
+        cells: dict[str, Any] = {}
+        for column, (task, part) in self.added.items():
+            cells[column] = getattr(labelled[task].tasks[task], part) if task in labelled else None
+        cells[self.cut] = any(one.truncated for one in labelled.values())
+        return cells
+
+
+def _begins(row: Row) -> str:
+    return shown(" | ".join(str(value)[:200] for value in row.values.values() if value is not None))
+
+
+def _check_columns(source: Path, columns: Sequence[str], groups: dict[tuple[str, ...], list[str]]) -> None:
+    for read, tasks in groups.items():
+        if missing := [column for column in read if column not in columns]:
+            raise DataError(
+                f"{source} has no column {missing[0]!r}, which {', '.join(tasks)} "
+                f"{'reads' if len(tasks) == 1 else 'read'}. Columns: {', '.join(columns)}. "
+                "Name the column of the text with --text."
+            )

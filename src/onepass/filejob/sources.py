@@ -1,0 +1,175 @@
+"""Files to be labelled: csv, tsv and jsonl, which can be read on from any byte, and where the other formats are."""
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from onepass.data.files import FORMATS, column_names, format_of
+from onepass.data.text import MAX_LINE
+from onepass.errors import DataError
+from onepass.filejob.lines import Lines, TooLong
+from onepass.filejob.records import Position, Record, Reject, Row, Source, shown, unwritable
+from onepass.filejob.tables import ArrowSource, JsonSource, ParquetSource
+
+_TOO_LONG = f"a line is longer than {MAX_LINE:,} characters."
+_NEVER_CLOSED = "a quote is opened here and never closed."
+
+
+def open_source(path: Path, columns: dict[str, str] | None = None) -> Source:
+    """The rows of a file; `columns` as an earlier run found them spare a look through the whole of a jsonl file."""
+    form = format_of(path)
+    if form is FORMATS[".jsonl"]:
+        return JsonlSource(path, columns)
+    if form is FORMATS[".csv"]:
+        return CsvSource(path)
+    if form is FORMATS[".parquet"]:
+        return ParquetSource(path)
+    return JsonSource(path) if form is FORMATS[".json"] else ArrowSource(path)
+
+
+class _LineSource:
+    """What csv and jsonl share: a place in bytes, lines and rows."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.lines = Lines(path)
+        self.row = 0
+
+    def position(self) -> Position:
+        return {"offset": self.lines.offset, "line": self.lines.line, "row": self.row}
+
+    def share(self) -> float:
+        return self.lines.offset / max(self.lines.bytes, 1)
+
+    def close(self) -> None:
+        self.lines.close()
+
+    def _go_to(self, start: Position) -> None:
+        self.lines.go_to(start["offset"], start["line"])
+        self.row = start["row"]
+
+
+class CsvSource(_LineSource):
+    """A csv or tsv file. A broken row costs that row; after a quote that is never closed, the next line is read."""
+
+    def __init__(self, path: Path):
+        column_names(path)  # raises if the header cannot be read
+        super().__init__(path)
+        self.delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+        # The limit is one for the whole process, so it is only ever raised.
+        csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE))
+        self.header = [field.strip() for field in next(fields for fields in self._reader() if fields)]
+        self.columns = dict.fromkeys((name for name in self.header if name), "text")
+        self._first = self.position()
+
+    def _reader(self) -> Any:
+        # It takes no more lines than the row has, so that the place behind a row is known.
+        return csv.reader(self.lines, delimiter=self.delimiter, strict=True)
+
+    def records(self, start: Position | None) -> Iterator[Record]:
+        self._go_to(start or self._first)
+        lines, reader = self.lines, self._reader()
+        while True:
+            lines.begin_row()
+            line, offset = lines.line + 1, lines.offset
+            fields: list[str] | None = []
+            try:
+                fields = next(reader, None)
+                fault = lines.fault
+            except TooLong:
+                fault = _TOO_LONG
+            except csv.Error as error:
+                fault = f"quotes are wrong ({error}). A quote inside a quoted field is written twice."
+                if ("unexpected end" in str(error) or "field limit" in str(error)) and lines.second:
+                    fault = _NEVER_CLOSED
+            if fields is None:
+                return
+            if not fields and not fault:  # a blank line
+                continue
+            self.row += 1
+            begins, size = shown(lines.start), lines.offset - offset
+            if fault is _NEVER_CLOSED and lines.second:
+                lines.go_to(*lines.second)
+            fault = fault or self._miscounted(fields)
+            if fault:
+                yield Reject(self.row, line, fault, begins, size)
+            else:
+                named = zip(self.header, fields, strict=True)
+                yield Row(self.row, line, {name: field or None for name, field in named if name}, size)
+
+    def _miscounted(self, fields: list[str]) -> str | None:
+        if len(fields) == len(self.header):
+            return None
+        advice = " Text with a separator in it needs quotes." if len(fields) > len(self.header) else ""
+        found = f"{len(fields)} field{'s' if len(fields) > 1 else ''}"
+        return f"has {found}, the header has {len(self.header)}.{advice}"
+
+
+class JsonlSource(_LineSource):
+    """A file of one JSON object a line. It is read through before, for the names and types of all its columns."""
+
+    def __init__(self, path: Path, columns: dict[str, str] | None = None):
+        super().__init__(path)
+        self.columns = self._survey() if columns is None else columns
+
+    def _survey(self) -> dict[str, str]:
+        found: dict[str, set[str]] = {}
+        for record in self.records(None):
+            if isinstance(record, Row):
+                for name, value in record.values.items():
+                    found.setdefault(name, set()).add(_type(value))
+        if not found:
+            raise DataError(f"{self.path} has no row that can be read: each line must be a JSON object, in UTF-8.")
+        return {name: _common(types - {"null"}) for name, types in found.items()}
+
+    def records(self, start: Position | None) -> Iterator[Record]:
+        self._go_to(start or {"offset": 0, "line": 0, "row": 0})
+        lines = self.lines
+        while True:
+            lines.begin_row()
+            offset, values = lines.offset, dict[str, Any]()
+            try:
+                text = next(lines)
+                if not text.strip():
+                    continue
+                values, fault = _parsed(text)
+                fault = lines.fault or fault
+            except StopIteration:
+                return
+            except TooLong:
+                fault = _TOO_LONG
+            self.row += 1
+            size = lines.offset - offset
+            if fault:
+                yield Reject(self.row, lines.line, fault, shown(lines.start), size)
+            else:
+                yield Row(self.row, lines.line, values, size)
+
+
+def _parsed(text: str) -> tuple[dict[str, Any], str | None]:
+    """The object in a line, or why there is none."""
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        return {}, "is not valid JSON (nested too deeply)."
+    except ValueError as error:
+        return {}, f"is not valid JSON ({getattr(error, 'msg', error)})."
+    if not isinstance(value, dict):
+        return {}, "a row must be a JSON object."
+    return value, unwritable(value) if "\\u" in text else None
+
+
+def _type(value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
+        return "json"
+    names = {str: "text", bool: "boolean", int: "integer", float: "number", type(None): "null"}
+    return names.get(type(value), "json")
+
+
+def _common(types: set[str]) -> str:
+    """What a column with values of these types holds."""
+    if types == {"integer", "number"}:
+        return "number"
+    return "text" if not types else types.pop() if len(types) == 1 else "json"

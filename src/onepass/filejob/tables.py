@@ -1,0 +1,145 @@
+"""Parquet, Arrow and Feather files, and json: tables whose rows are known by their numbers alone."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from onepass.data.files import column_names, read_chunks
+from onepass.errors import DataError
+from onepass.filejob.records import PIECE_CHARACTERS, PIECE_ROWS, Position, Record, Reject, Row
+
+
+class _TableSource:
+    """What tables share: the place is a row's number."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.columns = dict.fromkeys(column_names(path), "json")
+        self.row = 0
+        self.rows = 0
+        """How many there are, where that is known before"""
+
+    def position(self) -> Position:
+        return {"row": self.row}
+
+    def share(self) -> float:
+        return self.row / self.rows if self.rows else 0.0
+
+    def close(self) -> None:
+        pass
+
+    def records(self, start: Position | None) -> Iterator[Record]:
+        self.row = start["row"] if start else 0
+        try:
+            for batch in self._batches(self.row):
+                yield from self._rows(batch)
+        except DataError:
+            raise
+        except Exception as error:
+            # pyarrow raises its own errors, which derive from nothing in common, and built-in ones
+            if not isinstance(error, (OSError, ValueError, TypeError, LookupError, MemoryError)) and not type(
+                error
+            ).__module__.startswith("pyarrow"):
+                raise
+            reason = str(error).strip().partition("\n")[0].rstrip(".")
+            raise DataError(f"{self.path}, after row {self.row} cannot be read: {reason}.") from error
+
+    def _batches(self, done: int) -> Iterator[Any]:
+        """Arrow batches of the rows after the first `done`."""
+        raise NotImplementedError
+
+    def _rows(self, batch: Any) -> Iterator[Record]:
+        columns, faults = {}, dict[int, str]()
+        for name in self.columns:
+            columns[name] = _values(name, batch.column(name), faults)
+        for place, values in enumerate(zip(*columns.values(), strict=True)):
+            self.row += 1
+            # Of the row alone: a resumed run reads other batches, and must end its pieces at the same rows.
+            size = sum(len(value) for value in values if isinstance(value, str))
+            if place in faults:
+                yield Reject(self.row, None, faults[place], size=size)
+            else:
+                yield Row(self.row, None, dict(zip(columns, values, strict=True)), size)
+
+
+def _values(name: str, column: Any, faults: dict[int, str]) -> list[Any]:
+    try:
+        column.validate(full=True)  # offsets of a damaged file may point outside of it
+        return list(column.to_pylist())
+    except Exception:  # noqa: BLE001  each value is tried again
+        values: list[Any] = [None] * len(column)
+        for place in range(len(column)):
+            try:
+                column.slice(place, 1).validate(full=True)
+                values[place] = column[place].as_py()
+            except Exception as error:  # noqa: BLE001  the reason goes to the reject file
+                reason = str(error).strip().partition("\n")[0].rstrip(".")
+                faults[place] = f"column {name!r} cannot be read ({reason})."
+        return values
+
+
+class ParquetSource(_TableSource):
+    """A parquet file, row group by row group."""
+
+    def __init__(self, path: Path):
+        import pyarrow.parquet
+
+        super().__init__(path)
+        self.file = pyarrow.parquet.ParquetFile(path)
+        self.schema = self.file.schema_arrow
+        self.rows = self.file.metadata.num_rows
+
+    def close(self) -> None:
+        self.file.close()
+
+    def _batches(self, done: int) -> Iterator[Any]:
+        for group in range(self.file.num_row_groups):
+            about = self.file.metadata.row_group(group)
+            if done >= about.num_rows:
+                done -= about.num_rows
+                continue
+            # Texts of a megabyte come in smaller batches.
+            size = max(1, min(PIECE_ROWS, PIECE_CHARACTERS * about.num_rows // max(about.total_byte_size, 1)))
+            for batch in self.file.iter_batches(batch_size=size, row_groups=[group]):
+                if done < batch.num_rows:
+                    yield batch.slice(done)
+                done = max(0, done - batch.num_rows)
+
+
+class ArrowSource(_TableSource):
+    """An Arrow or Feather file, or an Arrow stream."""
+
+    def __init__(self, path: Path):
+        import pyarrow
+
+        super().__init__(path)
+        with pyarrow.memory_map(str(path)) as source:
+            is_file = source.read(6) == b"ARROW1"
+            source.seek(0)
+            open_ipc = pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream
+            self.schema = open_ipc(source).schema
+        self.open_ipc = open_ipc
+
+    def _batches(self, done: int) -> Iterator[Any]:
+        import pyarrow
+
+        with pyarrow.memory_map(str(self.path)) as source:
+            reader = self.open_ipc(source)
+            is_stream = not hasattr(reader, "num_record_batches")
+            for batch in reader if is_stream else map(reader.get_batch, range(reader.num_record_batches)):
+                size = max(1, min(PIECE_ROWS, PIECE_CHARACTERS * batch.num_rows // max(batch.nbytes, 1)))
+                for start in range(done, batch.num_rows, size):
+                    yield batch.slice(start, size)
+                done = max(0, done - batch.num_rows)
+
+
+class JsonSource(_TableSource):
+    """A json file, which is one value and so is held in memory as a whole."""
+
+    def records(self, start: Position | None) -> Iterator[Record]:
+        self.row = start["row"] if start else 0
+        for chunk in read_chunks(self.path, list(self.columns), size=PIECE_ROWS):
+            for number, values in chunk.rows():
+                if number > self.row:
+                    self.row = number
+                    yield Row(number, None, values, sum(len(v) for v in values.values() if isinstance(v, str)))

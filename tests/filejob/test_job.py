@@ -1,0 +1,284 @@
+"""A whole job: what is written, and going on after it was stopped."""
+
+import csv
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import onepass
+from onepass.errors import ConfigError, DataError, FolderError
+from onepass.filejob import journal as journals
+
+SCRIPT = Path(__file__).with_name("toy.py")
+ADDED = ["topic", "topic_score", "tone", "tags", "tags_score", "truncated"]
+
+
+def rows_of(path):
+    if path.suffix == ".parquet":
+        return pq.read_table(path).to_pylist()
+    if path.suffix == ".jsonl":
+        return [json.loads(line) for line in path.read_text().splitlines()]
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def names_in(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("source", ["csv", "jsonl", "parquet", "arrow", "json"])
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+@pytest.mark.usefixtures("small_pieces")
+def test_every_row_is_in_the_output_or_in_the_rejects(toy, write, tmp_path, source, ending):
+    path, output = write(source, 40), tmp_path / f"out.{ending}"
+    summary = toy.job(path, output).run()
+    rows, rejects = rows_of(output), rows_of(tmp_path / "out.rejects.jsonl")
+    assert (summary.rows, summary.rejected, summary.added) == (38, 2, ADDED)
+    assert [int(row["id"]) for row in rows] == [n for n in range(40) if n % 17 != 16]
+    assert [reject["row"] for reject in rejects] == [17, 34]
+    assert {reject["reason"] for reject in rejects} == {"there is no text in 'text'."}
+    expected = toy.Toy().label([row["text"] for row in rows])
+    assert [row["topic"] for row in rows] == [labelled.tasks["topic"].label for labelled in expected]
+    tags = [row["tags"] if isinstance(row["tags"], list) else json.loads(row["tags"]) for row in rows]
+    assert tags == [labelled.tasks["tags"].label for labelled in expected]
+    assert names_in(tmp_path) == sorted([path.name, output.name, "out.rejects.jsonl"])
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize("source", ["csv", "jsonl", "parquet"])
+@pytest.mark.usefixtures("small_pieces")
+def test_a_job_stopped_after_any_piece_ends_with_the_same_bytes(toy, write, tmp_path, source, ending):
+    path, clean, output = write(source, 60), tmp_path / f"clean.{ending}", tmp_path / f"out.{ending}"
+    toy.job(path, clean).run()
+
+    class Stopped(BaseException):
+        pass
+
+    def stop(progress):
+        raise Stopped
+
+    for _ in range(15):
+        with pytest.raises(Stopped):
+            toy.job(path, output).run(stop)
+        assert not output.exists()
+    summary = toy.job(path, output).run(stop)
+    assert (summary.rows, summary.resumed) == (57, 60)
+    assert output.read_bytes() == clean.read_bytes()
+    assert (tmp_path / "out.rejects.jsonl").read_bytes() == (tmp_path / "clean.rejects.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("ending", ["csv", pytest.param("parquet", marks=pytest.mark.slow)])
+@pytest.mark.usefixtures("small_pieces")
+def test_a_job_stopped_at_any_write_ends_with_the_same_bytes(toy, write, tmp_path, monkeypatch, ending):
+    path, clean, output = write("csv", 18), tmp_path / f"clean.{ending}", tmp_path / f"out.{ending}"
+    toy.job(path, clean).run()
+
+    class Stopped(BaseException):
+        pass
+
+    for last in range(1, 500):
+        count = 0
+
+        def counted(call, last=last):
+            def run(*arguments, **options):
+                nonlocal count
+                count += 1
+                if count == last:
+                    raise Stopped
+                return call(*arguments, **options)
+
+            return run
+
+        with monkeypatch.context() as patch:
+            for name in ("fsync", "replace"):
+                patch.setattr(os, name, counted(getattr(os, name)))
+            try:
+                toy.job(path, output).run()
+                break
+            except Stopped:
+                pass
+        if not output.exists() or journals.Journal(output).path.exists():
+            toy.job(path, output).run()
+        assert output.read_bytes() == clean.read_bytes(), last
+        assert (tmp_path / "out.rejects.jsonl").read_bytes() == (tmp_path / "clean.rejects.jsonl").read_bytes(), last
+        for left in tmp_path.glob("out.*"):
+            left.unlink()
+    assert last > 20
+    assert [name for name in names_in(tmp_path) if name.endswith(".job")] == []
+
+
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("ending", "kills"), [("csv", 3), pytest.param("csv", 20, marks=SLOW), pytest.param("parquet", 20, marks=SLOW)]
+)
+def test_a_killed_job_ends_with_the_same_bytes(toy, write, tmp_path, ending, kills):
+    path, clean, output = write("csv", 30_000), tmp_path / f"clean.{ending}", tmp_path / f"out.{ending}"
+    toy.job(path, clean).run()
+    environment = os.environ | {"PYTHONPATH": str(Path(onepass.__file__).parents[1])}
+    random = np.random.default_rng(kills)
+    done = 0
+    for _ in range(kills):
+        # The delay makes the whole job longer than the waits together.
+        process = subprocess.Popen([sys.executable, SCRIPT, path, output, str(0.01 * kills)], env=environment)
+        journal = journals.Journal(output)
+        while journal.read() is None and process.poll() is None:
+            time.sleep(0.01)
+        time.sleep(random.uniform(0, 0.2))
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+        state = journal.read()
+        assert state is not None and state.rows >= done
+        done = state.rows
+    assert done and not output.exists()
+    summary = toy.job(path, output).run()
+    assert summary.resumed >= done
+    assert output.read_bytes() == clean.read_bytes()
+    assert [name for name in names_in(tmp_path) if name.startswith(".")] == []
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_a_full_disk_keeps_what_is_done(toy, write, tmp_path):
+    path, clean, output = write("csv", 60), tmp_path / "clean.csv", tmp_path / "out.csv"
+    toy.job(path, clean).run()
+    # No file may grow beyond this: the system refuses the write, as on a full disk.
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))
+    try:
+        with pytest.raises(DataError, match=r"cannot be written: .* rows are done and kept in .*run the same command"):
+            toy.job(path, output).run()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not output.exists()
+    assert toy.job(path, output).run().resumed > 0
+    assert output.read_bytes() == clean.read_bytes()
+
+
+def test_the_same_text_is_asked_once_a_piece(toy, tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text("text\n" + "late goal\nvote\n" * 100)
+    model = toy.Toy()
+    assert toy.job(path, tmp_path / "out.csv", model=model).run().rows == 200
+    assert model.asked == [["text"], ["late goal", "vote"]]  # the first to see which columns the answers need
+
+
+def test_long_texts_are_marked_as_cut(toy, tmp_path):
+    path, output = tmp_path / "in.csv", tmp_path / "out.csv"
+    path.write_text("text\nshort\n" + "long " * 200_000 + "\n")
+    assert toy.job(path, output).run().truncated == 1
+    assert [row["truncated"] for row in rows_of(output)] == ["False", "True"]
+    assert rows_of(output)[1]["text"] == "long " * 200_000
+
+
+def test_a_wide_table_needs_the_text_of_one_task(toy, tmp_path):
+    path, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    rows = [{"text": "a"}, {"first": "b", "second": "c"}, {"text": "a", "first": "b", "second": "c"}, {"first": "b"}]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    summary = toy.job(path, output, text=[], tasks=["topic", "same"]).run()
+    assert (summary.rows, summary.rejected) == (3, 1)
+    answered = [[row["topic"] is not None, row["same"] is not None] for row in rows_of(output)]
+    assert answered == [[True, False], [False, True], [True, True]]
+    assert "no text in 'text' and 'second'" in rows_of(tmp_path / "out.rejects.jsonl")[0]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (["a"], "holds no text but a list"),
+        ({"a": 1}, "holds no text but a dict"),
+        ("  ", "there is no text"),
+        (3, None),
+    ],
+)
+def test_cells_that_are_no_text_are_rejected(toy, tmp_path, value, reason):
+    path, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    path.write_text(json.dumps({"text": value}))
+    summary = toy.job(path, output).run()
+    assert summary.rejected == (reason is not None)
+    if reason:
+        assert reason in rows_of(tmp_path / "out.rejects.jsonl")[0]["reason"]
+
+
+def test_a_named_reject_file_is_written_even_if_nothing_is_rejected(toy, tmp_path):
+    path, rejects = tmp_path / "in.csv", tmp_path / "bad.csv"
+    path.write_text("text\ngoal\n")
+    toy.job(path, tmp_path / "out.csv", rejects=rejects).run()
+    assert rejects.read_text() == "row,line,reason,start\n"
+    path.write_text("id,text\n1,goal\n2,\n")
+    toy.job(path, tmp_path / "out.csv", rejects=rejects, overwrite=True).run()
+    assert rows_of(rejects) == [{"row": "2", "line": "3", "reason": "there is no text in 'text'.", "start": "2"}]
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_an_unfinished_job_of_other_options_is_not_mixed_in(toy, write, tmp_path):
+    path, output = write("csv", 30), tmp_path / "out.csv"
+
+    def stop(progress):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        toy.job(path, output).run(stop)
+    with pytest.raises(ConfigError, match=r"differs in: model, prefix\. .*--force"):
+        toy.job(path, output, model_id="other", prefix="p_").run()
+    os.utime(path, ns=(0, 0))
+    with pytest.raises(ConfigError, match="differs in: input's size and time"):
+        toy.job(path, output).run()
+    assert toy.job(path, output, overwrite=True).run().resumed == 0
+
+
+def test_two_processes_cannot_do_the_same_job(toy, write, tmp_path):
+    path, output = write("csv", 10), tmp_path / "out.csv"
+    second = []
+
+    def again(progress):
+        with pytest.raises(FolderError, match="another process"):
+            toy.job(path, output).run()
+        second.append(progress)
+
+    assert toy.job(path, output).run(again).rows == 10
+    assert [(step.rows, step.expected, step.resumed) for step in second] == [(10, 10, 0)]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rejects": "bad.parquet"}, "Possible: .csv, .tsv, .jsonl"),
+        ({"rejects": "out.jsonl"}, "both for the answers and for the rejected rows"),
+        ({"rejects": "in.csv"}, "is the input"),
+        ({"rejects": "nowhere/bad.csv"}, "There is no folder"),
+        ({"spreadsheet_safe": True}, "--spreadsheet-safe is for .csv and .tsv"),
+    ],
+)
+def test_outputs_that_cannot_be_are_told_before_the_work(toy, write, tmp_path, options, message):
+    path = write("csv", 3)
+    if "rejects" in options:
+        options = {"rejects": tmp_path / options["rejects"]}
+    with pytest.raises(ConfigError, match=message):
+        toy.job(path, tmp_path / "out.jsonl", **options)
+
+
+def test_a_failed_start_leaves_nothing(toy, tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text("id,text\n")
+    with pytest.raises(DataError, match="has no rows"):
+        toy.job(path, tmp_path / "out.csv").run()
+    assert names_in(tmp_path) == ["in.csv"]
+
+
+def test_spreadsheet_safe_cells_are_escaped_and_numbers_are_not(toy, tmp_path):
+    path, output = tmp_path / "in.csv", tmp_path / "out.csv"
+    path.write_text('=id,text\n+1,"=HYPERLINK(""x"")"\n')
+    toy.job(path, output, spreadsheet_safe=True).run()
+    (row,) = rows_of(output)
+    assert (row["'=id"], row["text"]) == ("'+1", '\'=HYPERLINK("x")')
+    assert float(row["tone"]) == toy.Toy().label(['=HYPERLINK("x")'])[0].tasks["tone"].label

@@ -1,0 +1,153 @@
+"""Reading rows past bad ones, and on from where an earlier run stopped."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from onepass.errors import DataError
+from onepass.filejob import lines, open_source
+from onepass.filejob.records import Reject, pieces
+
+
+def read(path):
+    return list(open_source(path).records(None))
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "arrow", "json"])
+@pytest.mark.usefixtures("small_pieces")
+def test_reading_on_from_any_piece_gives_the_same_pieces(write, ending):
+    path = write(ending, 250)
+    source = open_source(path)
+    whole, places = [], []
+    for piece in pieces(source, None):
+        whole.append(piece)
+        places.append(source.position())
+    assert sum(map(len, whole)) == 250 and source.share() in (1.0, 0.0)
+    for number in (0, 1, 30, 61):
+        assert list(pieces(open_source(path), places[number])) == whole[number + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        (b"2,caf\xe9", "byte 0xe9 is not UTF-8."),
+        (b"2,a\0b", "holds a NUL character."),
+        (b"2,a,b", "has 3 fields, the header has 2. Text with a separator in it needs quotes."),
+        (b"2", "has 1 field, the header has 2."),
+        (b'2,"a" b', "quotes are wrong"),
+    ],
+)
+def test_a_bad_csv_row_costs_that_row_alone(tmp_path, row, reason):
+    path = tmp_path / "in.csv"
+    path.write_bytes(b"\xef\xbb\xbfid,text\n1,one\n\n" + row + b"\n3,three\n")
+    first, bad, last = read(path)
+    assert (first.number, first.line, first.values) == (1, 2, {"id": "1", "text": "one"})
+    assert isinstance(bad, Reject) and (bad.number, bad.line) == (2, 4) and reason in bad.reason
+    assert bad.start == row.decode("utf-8", "surrogateescape").encode("utf-8", "backslashreplace").decode()
+    assert (last.number, last.line, last.values) == (3, 5, {"id": "3", "text": "three"})
+
+
+def test_after_a_quote_that_is_never_closed_the_next_line_is_read(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text('id,text\n1,"open\n2,two\n3,three\n')
+    bad, *rest = read(path)
+    assert bad.reason == "a quote is opened here and never closed." and bad.line == 2
+    assert [(row.line, row.values["text"]) for row in rest] == [(3, "two"), (4, "three")]
+
+
+def test_a_quoted_field_may_have_lines(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_bytes(b'id,text\r\n1,"a\r\nb"\r\n2,"c ""d"""\r\n')
+    assert [(row.line, row.values["text"]) for row in read(path)] == [(2, "a\r\nb"), (4, 'c "d"')]
+
+
+def test_old_line_ends_are_read(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_bytes(b"id,text\r1,one\r2,two\r")
+    assert [row.values["text"] for row in read(path)] == ["one", "two"]
+
+
+@pytest.mark.parametrize("name", ["in.csv", "in.jsonl"])
+def test_a_line_without_end_is_passed_over(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(lines, "MAX_LINE", 100)
+    path = tmp_path / name
+    rows = [json.dumps({"text": word}) for word in ("a", "b" * 1000, "c")]
+    path.write_text("\n".join(rows) if name == "in.jsonl" else "text\na\n" + "b" * 1000 + "\nc\n")
+    first, bad, last = read(path)
+    assert isinstance(bad, Reject) and "longer than" in bad.reason and len(bad.start) < 250
+    assert (first.values["text"], last.values["text"], last.number) == ("a", "c", 3)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b'{"text": "caf\xe9"}', "byte 0xe9 is not UTF-8."),
+        (b'{"text": "a\0"}', "holds a NUL character."),
+        (b'{"text": "a\\u0000"}', "holds a NUL character."),
+        (b'{"text": "a\\ud800b"}', "half a surrogate pair (\\ud800)"),
+        (b'{"text": "ok", "more": [{"x\\udfff": 1}]}', "half a surrogate pair (\\udfff)"),
+        (b'{"text": ', "is not valid JSON"),
+        (b'["text"]', "a row must be a JSON object."),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"text": ' + b"1" * 5000 + b"}", "is not valid JSON"),
+    ],
+)
+def test_a_bad_jsonl_row_costs_that_row_alone(tmp_path, line, reason):
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(b'{"text": "one"}\n\n' + line + b'\n{"text": "\\ud83d\\ude00 \\u00e9", "more": 3}\n')
+    source = open_source(path)
+    first, bad, last = source.records(None)
+    assert isinstance(bad, Reject) and (bad.number, bad.line) == (2, 3) and reason in bad.reason
+    assert [first.values, last.values] == [{"text": "one"}, {"text": "\U0001f600 é", "more": 3}]
+    assert source.columns == {"text": "text", "more": "integer"}
+
+
+def test_the_types_of_jsonl_columns_are_those_of_all_rows(tmp_path):
+    path = tmp_path / "in.jsonl"
+    rows = [{"a": 1, "b": 1, "c": "x", "d": [1], "e": None}, {"a": 2.5, "b": 2**70, "c": 1, "f": True}]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    found = {"a": "number", "b": "json", "c": "json", "d": "json", "e": "text", "f": "boolean"}
+    assert open_source(path).columns == found
+
+
+def test_a_parquet_cell_that_is_no_text_costs_its_row(tmp_path):
+    path = tmp_path / "in.parquet"
+    texts = pa.array([b"one", b"caf\xe9", b"three"], pa.binary()).view(pa.string())
+    pq.write_table(pa.table({"text": texts, "id": [1, 2, 3]}), path)
+    first, bad, last = read(path)
+    assert isinstance(bad, Reject) and bad.number == 2 and "column 'text' cannot be read" in bad.reason
+    assert [first.values, last.values] == [{"text": "one", "id": 1}, {"text": "three", "id": 3}]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("in.csv", b"", "empty"),
+        ("in.csv", "id,text\n1,ä\n".encode("utf-16"), "UTF-16"),
+        ("in.csv", b"id,id\n1,2\n", "two columns are named 'id'"),
+        ("in.csv", b"\x1f\x8b\x08\x00abc", "gzip"),
+        ("in.jsonl", "{}".encode("utf-16"), "no row that can be read"),
+        ("in.jsonl", b"\n\n", "no row that can be read"),
+        ("in.parquet", b"PAR1 no more", "cannot be read"),
+        ("in.xlsx", b"PK", "Possible"),
+    ],
+)
+def test_what_spoils_a_whole_file_is_told_at_once(tmp_path, name, content, message):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        open_source(path)
+
+
+def test_long_rows_make_small_pieces(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text("text\n" + ("x" * 2**20 + "\n") * 9)
+    assert [len(piece) for piece in pieces(open_source(path), None)] == [4, 4, 1]
+
+
+def test_rows_of_a_missing_file(tmp_path):
+    with pytest.raises(DataError, match="There is no file"):
+        open_source(Path(tmp_path / "nowhere.csv"))
