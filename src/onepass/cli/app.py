@@ -1,5 +1,5 @@
 """The commands, joined: onepass demo, init, check, train, evaluate, predict, info, add, update, remove, rename,
-copy, bench.
+copy, serve, bench.
 
 What takes long to import (torch above all) is imported inside the commands, so that -h answers at once.
 """
@@ -22,6 +22,7 @@ from onepass.cli.init import init
 from onepass.cli.predict import predict
 from onepass.cli.remove import remove
 from onepass.cli.rename import rename
+from onepass.cli.serve import serve
 from onepass.cli.train import train
 from onepass.cli.update import update
 
@@ -32,7 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # guard.py answers for errors
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, init, check, train, evaluate, predict, info, add, update, remove, rename, copy):
+for command in (demo, init, check, train, evaluate, predict, info, add, update, remove, rename, copy, serve):
     app.command()(guarded(command))
 app.add_typer(bench, name="bench")
 

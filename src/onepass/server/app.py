@@ -1,0 +1,219 @@
+"""The routes of the server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import time
+import traceback
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from onepass import __version__
+from onepass.server.body import Left, read_json, tasks_of, texts_of
+from onepass.server.compatible import add_compatible_routes
+from onepass.server.replies import Refused, reply
+from onepass.server.schemas import ERRORS, INFO, PREDICT, PREDICTED, TASKS, body_schema
+from onepass.server.service import Answered, Service
+from onepass.server.settings import is_loopback
+
+log = logging.getLogger("onepass.server.access")
+LEFT = 499  # the status of requests whose client did not wait
+PAGE = Path(__file__).parent / "page"
+FILES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+    (
+        b"content-security-policy",
+        b"default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; frame-ancestors 'none'",
+    ),
+]
+
+
+def create_app(service: Service) -> ASGIApp:
+    """The application around a service."""
+    app = FastAPI(
+        title="onepass", version=__version__, docs_url=None, redoc_url=None, openapi_url="/openapi.json",
+        description="Labels texts for many tasks in one forward pass.",
+    )  # fmt: skip
+
+    @app.post("/predict", responses={200: PREDICTED, **ERRORS}, openapi_extra=body_schema(PREDICT), tags=["labels"])
+    async def predict(request: Request) -> Response:
+        """Label a text, or a list of texts and pairs of texts, for all tasks or for those named."""
+        key = service.key(request.headers)
+        body = await read_json(request, service.settings.max_body_bytes, ("inputs", "tasks"))
+        texts = texts_of(body.get("inputs"), service.settings)
+        tasks = tasks_of(body.get("tasks"), service.generation().tasks, texts)
+        answered = await service.ask(request, key, texts, tasks)
+        if len(texts) == 1 and (fault := answered.fault(0)):
+            raise fault
+        return reply(predicted(service, answered))
+
+    @app.get("/tasks", responses={200: TASKS, **ERRORS}, tags=["model"])
+    async def tasks(request: Request) -> Response:
+        """The tasks that are served, with their labels and versions."""
+        service.key(request.headers)
+        generation = service.generation()
+        return reply({"revision": generation.revision, "tasks": list(generation.tasks.values())})
+
+    @app.get("/info", responses={200: INFO, **ERRORS}, tags=["model"])
+    async def info(request: Request) -> Response:
+        """What is served, by which version, and how long a pass takes."""
+        service.key(request.headers)
+        generation, settings = service.generation(), service.settings
+        facts = generation.facts
+        return reply(
+            {
+                "name": service.name,
+                "version": __version__,
+                "revision": generation.revision,
+                "refused": service.pool.refused,
+                "tasks": len(generation.tasks),
+                "encoder": facts["encoder"],
+                "method": facts["method"],
+                "max_tokens": facts["max_length"],
+                "pass_ms": facts["times"]["pass_ms"],
+                "one_task_ms": facts["times"]["one_task_ms"],
+                "limits": {
+                    key: getattr(settings, key)
+                    for key in ("max_texts", "max_body_bytes", "max_characters", "deadline_s", "max_wait_s")
+                },
+                "admin": bool(service.admin_keys),
+                "uptime_s": round(time.time() - service.started, 1),
+            }
+        )
+
+    @app.get("/livez", tags=["health"], responses={200: {"description": "The server runs."}})
+    async def livez() -> Response:
+        """Whether the server itself runs; says nothing of the model."""
+        return reply({"alive": True})
+
+    @app.get("/readyz", tags=["health"], responses={200: {"description": "Ready"}, 503: {"description": "Not ready"}})
+    async def readyz() -> Response:
+        """Whether texts are answered: a real pass ended within seconds, and a worker is alive now."""
+        why = service.pool.why_not_ready()
+        return reply({"ready": why is None, "reason": why}, 200 if why is None else 503)
+
+    @app.get("/metrics", tags=["health"], responses={200: {"content": {"text/plain": {}}, "description": "Counters"}})
+    async def metrics(request: Request) -> Response:
+        """Counters in Prometheus' format."""
+        service.key(request.headers)
+        return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    add_compatible_routes(app, service)
+    for name, path in (("index.html", "/"), ("docs.html", "/docs")):
+        app.get(path, include_in_schema=False)(_file(name))
+    for file in sorted(PAGE.iterdir()):
+        app.get(f"/page/{file.name}", include_in_schema=False)(_file(file.name))
+    return Guard(app, service)
+
+
+def predicted(service: Service, answered: Answered) -> bytes:
+    """The body of an answer: the workers' JSON as it is, with what holds for the whole request around it."""
+    ask = answered.ask
+    parts = []
+    for place, result in enumerate(ask.results):
+        if fault := answered.fault(place):
+            parts.append(fault.body())
+        else:
+            parts.append(result[:-1] + b', "tokens": %d}' % ask.sizes[place])
+    head = {"model": service.name, "revision": answered.generation.revision}
+    times = {"queue_ms": round(ask.queue_ms, 3), "run_ms": round(ask.run_ms, 3)}
+    start = json.dumps(head)[:-1].encode()
+    return start + b', "times": ' + json.dumps(times).encode() + b', "results": [' + b", ".join(parts) + b"]}"
+
+
+def _file(name: str) -> Callable[[], Awaitable[Response]]:
+    async def send() -> Response:
+        return Response((PAGE / name).read_bytes(), media_type=FILES[Path(name).suffix])
+
+    return send
+
+
+class Guard:
+    """Around everything: who may talk to us, what the answers' headers are, one line a request without any text."""
+
+    def __init__(self, app: FastAPI, service: Service):
+        self.app, self.service = app, service
+        app.add_exception_handler(HTTPException, _plain)
+        app.add_exception_handler(Refused, _refused)
+        app.add_exception_handler(Left, _left)
+        app.add_exception_handler(Exception, _fault)
+        host = service.settings.host
+        self.hosts = (
+            {"localhost", "127.0.0.1", "[::1]", host, f"[{host}]"} if not service.keys and is_loopback(host) else None
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        start, status = time.perf_counter(), 0
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", []), *HEADERS]
+            await send(message)
+
+        try:
+            if self._knows_host(scope):
+                await self.app(scope, receive, sending)
+            else:
+                refused = Refused(403, "host", "This server answers to the name of this machine only.")
+                await reply(refused.body(), refused.status)(scope, receive, sending)
+        except asyncio.CancelledError:
+            status = status or LEFT
+            raise
+        except Exception:  # noqa: BLE001  told and answered by _fault, and raised again by the framework
+            pass
+        finally:
+            # The route as it is declared: a path that somebody made up could be a text.
+            route = getattr(scope.get("route"), "path", "(none)")
+            seconds = time.perf_counter() - start
+            self.service.metrics.requests.labels(route, status).inc()
+            self.service.metrics.request_seconds.labels(route).observe(seconds)
+            if not self.service.settings.quiet:
+                method = scope["method"] if re.fullmatch("[A-Z]{3,7}", scope["method"]) else "?"
+                log.info("%s %s %d %.1f ms", method, route, status, 1000 * seconds)
+
+    def _knows_host(self, scope: Scope) -> bool:
+        """Without keys, only names of this machine: another site's name could be made to lead here."""
+        if self.hosts is None:
+            return True
+        given = next((value for name, value in scope["headers"] if name == b"host"), b"localhost").decode("latin-1")
+        return re.sub(r":\d+$", "", given) in self.hosts
+
+
+async def _plain(request: Request, error: Exception) -> Response:
+    """Starlette's own errors, 404 and 405, in our shape."""
+    assert isinstance(error, HTTPException)
+    refused = Refused(error.status_code, "http", str(error.detail))
+    return reply(refused.body(), error.status_code, dict(error.headers or {}))
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refused)
+    return reply(error.body(), error.status, error.headers())
+
+
+async def _left(request: Request, error: Exception) -> Response:
+    return Response(status_code=LEFT)  # nobody reads it; it is for the log
+
+
+async def _fault(request: Request, error: Exception) -> Response:
+    """Our own mistake: no traceback with a text in it, neither for the client nor in the log."""
+    where = [f"{Path(f.filename).name}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)[-4:]]
+    logging.getLogger("onepass.server").error("a fault: %s at %s", type(error).__name__, ", ".join(where))
+    refused = Refused(500, "fault", "A fault in the server. Its log says where.")
+    return reply(refused.body(), refused.status)

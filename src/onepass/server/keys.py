@@ -1,0 +1,110 @@
+"""Who may ask: keys that are kept as hashes, each with a budget of tokens a second."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from onepass.errors import ConfigError, listed
+from onepass.server.replies import Refused
+
+BURST_S = 1.0
+_LINE = re.compile(r"(?P<name>[\w.-]{1,64})\s+(?P<hash>[0-9a-fA-F]{64})(?:\s+(?P<rate>\d+(?:\.\d+)?))?")
+
+
+class Key:
+    """Somebody who may ask."""
+
+    def __init__(self, name: str, hashed: bytes, tokens_per_s: float | None = None):
+        self.name, self.hashed, self.tokens_per_s = name, hashed, tokens_per_s
+        self.under_way = 0
+        self._left = (tokens_per_s or 0) * BURST_S
+        self._when = time.monotonic()
+
+    def charge(self, tokens: int) -> None:
+        """Take tokens from the budget, or raise when it is used up; a large request may run it into debt."""
+        if self.tokens_per_s is None:
+            return
+        now = time.monotonic()
+        self._left = min(self.tokens_per_s * BURST_S, self._left + (now - self._when) * self.tokens_per_s)
+        self._when = now
+        if self._left <= 0:
+            raise Refused(
+                429,
+                "over_budget",
+                f"This key has a budget of {self.tokens_per_s:g} tokens a second, and it is used up.",
+                retry_s=-self._left / self.tokens_per_s,
+            )
+        self._left -= tokens
+
+
+ANYONE = Key("anyone", b"")
+
+
+class Keyring:
+    """The keys of a server; an empty one means that nobody needs a key."""
+
+    def __init__(self, keys: Iterable[Key] = ()):
+        self.keys = list(keys)
+
+    def __bool__(self) -> bool:
+        return bool(self.keys)
+
+    def find(self, headers: Mapping[str, str]) -> Key | None:
+        """The key in a request's headers; all keys are compared, each in constant time."""
+        given = headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
+        hashed = hash_of(given)
+        found = None
+        for key in self.keys:
+            if hmac.compare_digest(hashed, key.hashed):
+                found = key
+        return found
+
+    @classmethod
+    def read(cls, path: Path | None, plain: str = "") -> Keyring:
+        """The keys of a file, and one that is given as it is."""
+        keys = [Key("default", hash_of(plain))] if plain else []
+        if path is None:
+            return cls(keys)
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is not UTF-8"
+            raise ConfigError(f"The file of keys {path} cannot be read: {reason}.") from None
+        faults = []
+        for number, line in enumerate(lines, 1):
+            if not line.strip() or line.lstrip().startswith("#"):
+                continue
+            match = _LINE.fullmatch(line.strip())
+            if match is None:  # the line itself is not shown: it may be a key
+                faults.append(f"{path}, line {number}: not NAME SHA256 [TOKENS_PER_SECOND].")
+                continue
+            rate = float(match["rate"]) if match["rate"] else None
+            if rate == 0:
+                faults.append(f"{path}, line {number}: 0 tokens a second is nothing. Leave the line out.")
+                continue
+            keys.append(Key(match["name"], bytes.fromhex(match["hash"]), rate))
+        names = [key.name for key in keys]
+        faults += [
+            f"{path}: the name {name!r} is there twice." for name in sorted({n for n in names if names.count(n) > 1})
+        ]
+        if not keys and not faults:
+            faults.append(f"{path} holds no key. Make a line for it with: onepass serve --make-key NAME")
+        if faults:
+            raise ConfigError(listed(faults))
+        return cls(keys)
+
+
+def hash_of(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+
+
+def make_key(name: str) -> tuple[str, str]:
+    """A new key, and the line that lets it in."""
+    key = f"op-{secrets.token_urlsafe(32)}"
+    return key, f"{name} {hash_of(key).hex()}"

@@ -1,0 +1,84 @@
+"""What is counted, for Prometheus. Labels of tasks are counted, texts never appear."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+if TYPE_CHECKING:
+    from onepass.server.batcher import Batch, Batcher
+    from onepass.server.pool import Pool
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+TOKENS = (16, 64, 256, 512, 1024, 2048, 4096, 8192, 16384)
+
+
+class Metrics:
+    """The counters of one server."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        self.requests = Counter(
+            "onepass_requests", "Requests by route and status.", ["route", "status"], registry=registry
+        )
+        self.request_seconds = Histogram(
+            "onepass_request_seconds", "From the head of a request to its answer.", ["route"], buckets=SECONDS,
+            registry=registry,
+        )  # fmt: skip
+        self.asks = Counter(
+            "onepass_asks",
+            "Requests for labels by how they ended: received is the sum of answered, failed, rejected, expired, left.",
+            ["outcome"],
+            registry=registry,
+        )
+        for outcome in ("received", "answered", "failed", "rejected", "expired", "left"):
+            self.asks.labels(outcome)
+        self.queue_seconds = Histogram(
+            "onepass_queue_seconds", "Wait until the first text of a request was on a worker.", buckets=SECONDS,
+            registry=registry,
+        )  # fmt: skip
+        self.run_seconds = Histogram("onepass_run_seconds", "Runs of a batch.", buckets=SECONDS, registry=registry)
+        self.batch_tokens = Histogram("onepass_batch_tokens", "Tokens of a batch.", buckets=TOKENS, registry=registry)
+        self.texts = Counter("onepass_texts_computed", "Texts that were run.", registry=registry)
+        self.tokens = Counter("onepass_tokens_computed", "Tokens that were run.", registry=registry)
+        self.padding = Counter(
+            "onepass_padding_avoided_tokens",
+            "Tokens that padding every text to the longest of its batch would have added.",
+            registry=registry,
+        )
+        self.labels = Counter("onepass_labels", "Answers by task and label.", ["task", "label"], registry=registry)
+        self.refused_keys = Counter("onepass_unauthorised", "Requests without a valid key.", registry=registry)
+        self.closed = Counter("onepass_connections_closed", "Connections we closed.", ["reason"], registry=registry)
+
+    def watch(self, batcher: Batcher, pool: Pool) -> None:
+        """Read these when they are asked for."""
+
+        def gauge(name: str, text: str, value: Any) -> None:
+            Gauge(name, text, registry=self.registry).set_function(value)
+
+        gauge("onepass_queue_texts", "Texts that wait.", lambda: len(batcher.queue))
+        gauge("onepass_queue_tokens", "Tokens that wait.", lambda: batcher.waiting)
+        gauge("onepass_tokens_per_second", "Speed of one worker lately.", lambda: batcher.rate)
+        gauge("onepass_ready", "1 if /readyz says so.", lambda: pool.ready)
+        gauge("onepass_worker_restarts", "Workers that were replaced.", lambda: pool.restarts)
+        gauge(
+            "onepass_workers",
+            "Workers that hold a model.",
+            lambda: sum(worker.ready for generation in batcher.generations for worker in generation.workers),
+        )
+
+    def batch(self, batch: Batch, head: dict[str, Any]) -> None:
+        """What a worker says of a batch."""
+        sizes = [item.size for item in batch.items]
+        self.run_seconds.observe(head["run_ms"] / 1000)
+        self.batch_tokens.observe(batch.tokens)
+        self.texts.inc(len(sizes))
+        self.tokens.inc(batch.tokens)
+        self.padding.inc(max(sizes) * len(sizes) - batch.tokens)
+        for task, counts in head["counts"].items():
+            for label, count in counts.items():
+                self.labels.labels(task, label).inc(count)
+
+    def text(self) -> bytes:
+        return generate_latest(self.registry)

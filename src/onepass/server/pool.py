@@ -1,0 +1,377 @@
+"""The worker processes: started, watched, replaced.
+
+A worker that ends, falls silent or runs over its time is replaced. A new version of the model is a new set of workers:
+they load and try it while the old ones serve, then take over; requests begun on the old version end on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import socket
+import sys
+import time
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onepass.encoder.tokenizer import Tokenizer
+from onepass.errors import FolderError, OnepassError
+from onepass.server.batcher import Batch, Batcher
+from onepass.server.folder import revision_of
+from onepass.server.frames import frame, read_frame
+from onepass.server.replies import Refused
+
+if TYPE_CHECKING:
+    from onepass.server.settings import Settings
+
+log = logging.getLogger(__name__)
+TICK_S, PROBE_S, FRESH_S = 0.1, 1.0, 5.0
+SLOWER = 10  # times the measured speed, before a batch counts as hung
+RETIRED = "a newer version took over"
+BACK_OFF_S = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+
+
+class Generation:
+    """One version of the model, and the workers that hold it."""
+
+    def __init__(self, facts: dict[str, Any], tokenizer: Tokenizer):
+        self.facts, self.tokenizer = facts, tokenizer
+        self.revision: str = facts["revision"]
+        self.tasks: dict[str, dict[str, Any]] = {task["name"]: task for task in facts["tasks"]}
+        self.workers: list[Worker] = []
+        self.retiring = False
+
+
+class Worker:
+    """One process, seen from the server."""
+
+    def __init__(self, pool: Pool):
+        self.pool = pool
+        self.born = self.beaten = time.monotonic()
+        self.forward = 0.0
+        """When a pass last ended"""
+        self.batches: deque[Batch] = deque()
+        """Sent and not yet answered; the first one runs"""
+        self.running_since = 0.0
+        self.generation: Generation | None = None
+        self.facts: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self.wanted = False
+        """Whether it was told to load the model; a spare one waits for that"""
+        self.writer: asyncio.StreamWriter | None = None
+        self.gone = False
+        self.why = "it ended"
+        self.process: asyncio.subprocess.Process | None = None
+
+    @property
+    def ready(self) -> bool:
+        return self.generation is not None and not self.gone
+
+    @property
+    def number(self) -> int:
+        return self.process.pid if self.process else 0
+
+    async def run(self) -> None:
+        """Start the process and listen to it until it ends."""
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                self.process = await asyncio.create_subprocess_exec(
+                    *self.pool.command(theirs.fileno()),
+                    pass_fds=[theirs.fileno()],
+                    stdin=asyncio.subprocess.DEVNULL,
+                    env=self.pool.environment(),
+                    start_new_session=True,  # Ctrl-C in a terminal is the server's to handle
+                )
+            reader, self.writer = await asyncio.open_connection(sock=ours)
+            if self.wanted:
+                self.load()
+            with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, ValueError):
+                while True:
+                    self._hear(*await read_frame(reader))
+        finally:
+            self.kill(self.why)
+            ours.close()
+            if self.process is not None:
+                code = await self.process.wait()
+                self.why = f"{self.why} ({f'signal {-code}' if code < 0 else f'code {code}'})"
+            if not self.facts.done():
+                self.facts.set_exception(Refused(409, "refused", f"The model could not be loaded: {self.why}."))
+                self.facts.exception()  # asked for, or nobody cares
+            self.pool.ended(self)
+
+    def load(self) -> None:
+        """Tell the process to load the model, now or as soon as it listens."""
+        self.wanted, self.born = True, time.monotonic()
+        if self.writer is not None:
+            self.writer.write(frame({"op": "load"}))
+
+    def _hear(self, head: dict[str, Any], body: bytes) -> None:
+        self.beaten = now = time.monotonic()
+        if head["op"] == "done":
+            batch = self.batches.popleft()
+            seconds, self.running_since, self.forward = now - self.running_since, now, now
+            self.pool.batcher.done(self, batch, seconds, head, body)
+        elif head["op"] == "ready":
+            self.forward = now
+            self.facts.set_result(head)
+        elif head["op"] == "refused":
+            self.facts.set_exception(FolderError(head["message"]))
+
+    def send(self, batch: Batch) -> None:
+        assert self.writer is not None and self.generation is not None
+        if not self.batches:
+            self.running_since = time.monotonic()
+        self.batches.append(batch)
+        self.writer.write(frame(batch.head(self.generation.facts["probe"])))
+
+    def trouble(self, now: float, settings: Settings, rate: float) -> str | None:
+        """Why the process should be replaced, if so."""
+        if self.gone:
+            return None
+        if not self.wanted:
+            return None
+        if not self.facts.done():
+            return "it took too long to load the model" if now - self.born > settings.start_s else None
+        if now - self.beaten > settings.silent_s:
+            return f"it said nothing for {now - self.beaten:.1f} s"
+        if self.batches:
+            allowed = max(settings.silent_s, SLOWER * self.batches[0].tokens / rate)
+            if now - self.running_since > allowed:
+                return f"a batch ran for more than {allowed:.1f} s"
+        return None
+
+    def kill(self, why: str) -> None:
+        if not self.gone:
+            self.gone, self.why = True, why
+        if self.process is not None and self.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.kill()
+
+
+class Pool:
+    """Keeps as many workers as are wanted, on the newest version that works."""
+
+    def __init__(self, folder: Path, settings: Settings, batcher: Batcher):
+        self.folder, self.settings, self.batcher = folder, settings, batcher
+        self.current: Generation | None = None
+        self.starting: set[Worker] = set()
+        self.spare: Worker | None = None
+        """A process that has imported what takes long, and waits to be told to load"""
+        self.restarts = 0
+        self.failures = 0
+        """Workers in a row that ended before they were ready"""
+        self.refused: str | None = None
+        """Why the newest version was not taken over, if it was not"""
+        self.first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the first model is loaded, or with what is wrong with it"""
+        self._replacing = asyncio.Lock()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._not_before = 0.0
+        self._closed = False
+        self.draining = False
+        """Whether the server was told to end"""
+
+    def command(self, descriptor: int) -> list[str]:
+        options = json.dumps({"abstain_below": self.settings.abstain_below})
+        return [sys.executable, "-m", "onepass.server.worker", str(descriptor), str(self.folder), options]
+
+    def environment(self) -> dict[str, str]:
+        threads = self.settings.threads or max(1, (os.cpu_count() or 1) // self.settings.workers)
+        quiet = {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
+        wanted = quiet | ({"OMP_NUM_THREADS": str(threads)} if self.settings.threads else {})
+        return {"OMP_NUM_THREADS": str(threads)} | dict(os.environ) | wanted | {"ONEPASS_API_KEY": ""}
+
+    def spawn(self, coroutine: Any) -> asyncio.Task[Any]:
+        task = asyncio.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # --- versions -----------------------------------------------------------------------------------------------
+
+    def start_worker(self) -> Worker:
+        worker, self.spare = self.spare, None
+        if worker is None or worker.gone:
+            worker = Worker(self)
+            self.spawn(worker.run())
+        self.starting.add(worker)
+        worker.load()
+        return worker
+
+    async def replace(self) -> Generation:
+        """Load the folder as it is now beside what serves, and take over if it works; else raise why not."""
+        async with self._replacing:
+            if self.current is not None and self.current.revision == revision_of(self.folder):
+                self.refused = None
+                return self.current
+            workers = [self.start_worker() for _ in range(self.settings.workers)]
+            try:
+                facts = await asyncio.gather(*(worker.facts for worker in workers))
+                if len({found["revision"] for found in facts}) > 1:
+                    raise Refused(409, "refused", "The model folder was replaced while it was read. Try again.")
+                generation = Generation(facts[0], self._tokenizer(facts[0]))
+            except (OnepassError, Refused) as error:
+                self.refused = str(error)
+                for worker in workers:
+                    worker.kill("its model was refused")
+                raise
+            self.adopt(generation, workers)
+            return generation
+
+    def adopt(self, generation: Generation, workers: list[Worker]) -> None:
+        """Let a version serve; the one before ends when its requests are answered."""
+        if self.current is not None:
+            self.current.retiring = True
+        self.refused, self.current = None, generation
+        self.batcher.generations.append(generation)
+        for worker in workers:
+            self._join(worker, generation)
+        log.info("serving revision %s, %d tasks", generation.revision, len(generation.tasks))
+        if not self.first.done():
+            self.first.set_result(None)
+
+    def _join(self, worker: Worker, generation: Generation) -> None:
+        self.starting.discard(worker)
+        worker.generation = generation
+        generation.workers.append(worker)
+        self.failures = 0
+        self.batcher.dispatch()
+
+    def _tokenizer(self, facts: dict[str, Any]) -> Tokenizer:
+        return Tokenizer.load(self.folder / "tokenizer.json", facts["max_length"])
+
+    async def _refill(self) -> None:
+        """One more worker for the current version."""
+        worker = self.start_worker()
+        try:
+            facts = await worker.facts
+        except (OnepassError, Refused) as error:
+            self._failed(error)
+            return
+        if self.current is not None and facts["revision"] == self.current.revision:
+            self._join(worker, self.current)
+        else:
+            self.adopt(Generation(facts, self._tokenizer(facts)), [worker])
+
+    def _failed(self, error: Exception) -> None:
+        self.failures += 1
+        self.refused = str(error)
+        self._not_before = time.monotonic() + BACK_OFF_S[min(self.failures, len(BACK_OFF_S) - 1)]
+        log.error("a worker could not start: %s", error)
+        if not self.first.done() and isinstance(error, OnepassError):
+            self.first.set_exception(error)
+
+    def ended(self, worker: Worker) -> None:
+        """A process is gone: what it had is tried again elsewhere."""
+        self.starting.discard(worker)
+        if worker is self.spare:
+            self.spare = None
+        generation = worker.generation
+        if generation is None or self._closed:
+            return
+        generation.workers.remove(worker)
+        if generation.retiring and worker.why.startswith(RETIRED):
+            return
+        self.restarts += 1
+        log.warning("worker %d is gone: %s", worker.number, worker.why)
+        lost = list(worker.batches)
+        worker.batches.clear()
+        self.batcher.lost(worker, lost)
+
+    # --- watching -----------------------------------------------------------------------------------------------
+
+    @property
+    def ready(self) -> bool:
+        """Whether a real pass ended a moment ago and a worker is alive now."""
+        return self.why_not_ready() is None
+
+    def why_not_ready(self) -> str | None:
+        now = time.monotonic()
+        if self._closed or self.draining:
+            return "shutting down"
+        workers = [worker for worker in (self.current.workers if self.current else []) if worker.ready]
+        if not workers:
+            return self.refused or "the model is being loaded"
+        if all(now - worker.beaten > min(1.0, self.settings.silent_s) for worker in workers):
+            return "no worker says that it is alive"
+        if all(now - worker.forward > FRESH_S for worker in workers):
+            return f"no pass ended within {FRESH_S:g} s"
+        return None
+
+    async def watch(self) -> None:
+        """Look after the workers until the server ends."""
+        ticks = 0
+        while True:
+            self._look(time.monotonic())
+            if self.settings.watch and ticks % 10 == 0 and self.current is not None:
+                self._look_at_folder()
+            ticks += 1
+            await asyncio.sleep(TICK_S)
+
+    def _look(self, now: float) -> None:
+        self.batcher.sweep()
+        generations = list(self.batcher.generations)
+        for worker in [*self.starting, *(worker for generation in generations for worker in generation.workers)]:
+            if trouble := worker.trouble(now, self.settings, self.batcher.rate):
+                log.warning("worker %d is replaced: %s", worker.number, trouble)
+                worker.kill(trouble)
+            elif worker.ready and not worker.batches and now - worker.forward > PROBE_S:
+                self.batcher.probe(worker)
+        for generation in generations:
+            idle = not any(batch.items for worker in generation.workers for batch in worker.batches)
+            done = idle and not self.batcher.pinned(generation)
+            if generation.retiring and (done or not generation.workers):
+                self._retire(generation)
+        have = len(self.starting) + len([w for w in (self.current.workers if self.current else []) if w.ready])
+        if now < self._not_before or self._replacing.locked():
+            return
+        if have < self.settings.workers:
+            self._not_before = now + BACK_OFF_S[1]
+            self.spawn(self._refill())
+        elif self.settings.spare and self.spare is None and not self.starting:
+            self._not_before = now + BACK_OFF_S[1]
+            self.spare = Worker(self)
+            self.spawn(self.spare.run())
+
+    def _retire(self, generation: Generation) -> None:
+        if generation in self.batcher.generations:
+            self.batcher.generations.remove(generation)
+        for worker in generation.workers:
+            worker.kill(RETIRED)
+        self.batcher.forget(generation)
+
+    def _look_at_folder(self) -> None:
+        """Take over what somebody put into the folder; one that was refused is tried again, ever more rarely."""
+        try:
+            revision = revision_of(self.folder)
+        except OnepassError:
+            return  # away for a moment, or for good: what is loaded serves on
+        if self.current is None or revision == self.current.revision:
+            self._seen, self._tries = revision, 0
+        elif not self._replacing.locked() and time.monotonic() >= self._next_try:
+            self._tries = self._tries + 1 if revision == self._seen else 1
+            self._seen, self._next_try = revision, time.monotonic() + min(60.0, 2.0**self._tries)
+            self.spawn(self._follow(revision))
+
+    _seen, _tries, _next_try = "", 0, 0.0
+
+    async def _follow(self, revision: str) -> None:
+        try:
+            await self.replace()
+        except (OnepassError, Refused) as error:
+            log.error("revision %s of the model folder was refused, the old one serves on: %s", revision, error)
+
+    def kill_all(self) -> None:
+        workers = [worker for generation in self.batcher.generations for worker in generation.workers]
+        for worker in [*workers, *self.starting, *([self.spare] if self.spare else [])]:
+            worker.kill("the server ended")
+
+    async def close(self) -> None:
+        self._closed = True
+        self.kill_all()
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=5)

@@ -1,0 +1,126 @@
+"""Running a server: the address, signals, and the end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import resource
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from onepass.errors import ConfigError, listed, unknown
+from onepass.server.app import create_app
+from onepass.server.folder import describe, revision_of
+from onepass.server.keys import Keyring
+from onepass.server.protocol import guarded_protocol
+from onepass.server.service import Service
+from onepass.server.settings import Settings
+
+log = logging.getLogger("onepass.server")
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server without its signal handlers."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def serve(folder: Path, settings: Settings, say: Callable[[str], None]) -> None:
+    """Serve a model folder until a signal; raises what is the user's to mend."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    keys = Keyring.read(settings.keys, os.environ.pop("ONEPASS_API_KEY", ""))
+    admin_keys = Keyring.read(settings.admin_keys, os.environ.pop("ONEPASS_ADMIN_KEY", ""))
+    settings.check(authenticated=bool(keys))
+    revision_of(folder)
+    _check_moderation(settings.moderation, describe(folder)["tasks"])
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with _listen(settings) as listener:
+        asyncio.run(_serve(folder, settings, keys, admin_keys, listener, say))
+
+
+def _check_moderation(text: str, tasks: list[dict[str, Any]]) -> None:
+    known = {f"{task['name']}={label}" for task in tasks for label in task["labels"]}
+    given = [part.strip() for part in text.split(",") if part.strip()]
+    if faults := [f"--moderation: {unknown('task and label', part, known)}" for part in given if part not in known]:
+        raise ConfigError(listed(faults))
+
+
+def _listen(settings: Settings) -> socket.socket:
+    try:
+        info = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        listener = socket.socket(info[0], info[1])
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(info[4])
+    except OSError as error:
+        raise ConfigError(
+            f"Cannot listen on {settings.host}, port {settings.port}: {error.strerror}. Choose another with --port."
+        ) from error
+    return listener
+
+
+async def _serve(
+    folder: Path,
+    settings: Settings,
+    keys: Keyring,
+    admin_keys: Keyring,
+    listener: socket.socket,
+    say: Callable[[str], None],
+) -> None:
+    service = Service(folder, settings, keys, admin_keys)
+    config = uvicorn.Config(
+        create_app(service),
+        http=guarded_protocol(settings, service.metrics),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=settings.keep_alive_s,  # type: ignore[arg-type]
+        timeout_graceful_shutdown=settings.drain_s,  # type: ignore[arg-type]
+        backlog=2048,
+    )
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    server = _Server(config)
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        if server.should_exit:  # asked twice: at once
+            service.pool.kill_all()
+            os._exit(143)
+        say("Stopping: requests under way are answered first. Once more stops at once.")
+        service.pool.draining = True
+        server.should_exit = True
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    watching = asyncio.create_task(service.pool.watch())
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    first = asyncio.ensure_future(asyncio.shield(service.pool.first))
+    try:
+        say(f"Loading {folder}.")
+        await asyncio.wait({serving, first, watching}, return_when=asyncio.FIRST_COMPLETED)
+        if first.done():
+            first.result()  # raises what is wrong with the folder
+            host, port = listener.getsockname()[:2]
+            name = f"[{host}]" if ":" in host else host
+            say(f"Serving {folder} on http://{name}:{port}")
+        await asyncio.wait({serving, watching}, return_when=asyncio.FIRST_COMPLETED)
+        if watching.done():
+            watching.result()
+        await serving
+    finally:
+        first.cancel()
+        watching.cancel()
+        if not serving.done():
+            server.should_exit = server.force_exit = True
+            await asyncio.wait({serving}, timeout=5)
+        await service.close()

@@ -1,0 +1,170 @@
+"""The shapes of requests and answers, as /openapi.json tells them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Schema = dict[str, Any]
+
+
+def _object(properties: Schema, required: list[str] | None = None, **more: Any) -> Schema:
+    needed = {"required": required} if required else {}
+    return {"type": "object", "properties": properties, **needed, **more}
+
+
+def _json(schema: Schema, description: str) -> Schema:
+    return {"description": description, "content": {"application/json": {"schema": schema}}}
+
+
+def body_schema(schema: Schema) -> Schema:
+    """What FastAPI adds to a route for its body."""
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+STRING, NUMBER, INTEGER, BOOLEAN = ({"type": name} for name in ("string", "number", "integer", "boolean"))
+TEXT: Schema = {"anyOf": [STRING, {"type": "array", "items": STRING, "minItems": 1, "maxItems": 2}]}
+TEXTS: Schema = {"anyOf": [STRING, {"type": "array", "items": TEXT, "minItems": 1}]}
+PREDICT = _object(
+    {
+        "inputs": TEXTS | {"description": "A text, or a list of texts and of pairs of texts."},
+        "tasks": {
+            "anyOf": [{"type": "array", "items": STRING, "minItems": 1}, {"type": "null"}],
+            "description": "The tasks to ask; all that fit when left out.",
+        },
+    },
+    ["inputs"],
+    additionalProperties=False,
+    example={"inputs": ["Senate passes the budget"]},
+)
+ERROR = _object({"error": _object({"code": STRING, "message": STRING}, ["code", "message"])}, ["error"])
+_STATUSES = {
+    400: "No JSON",
+    401: "No valid key",
+    403: "Another machine's name, or no right",
+    404: "Unknown",
+    408: "Too slow",
+    409: "Refused",
+    413: "Too large",
+    415: "Not JSON",
+    422: "Wrong",
+    429: "Overloaded, or over budget; Retry-After says when to try again",
+    500: "The model failed on a text",
+    503: "The model is being loaded",
+    504: "Too late",
+}
+ERRORS: dict[int | str, Schema] = {status: _json(ERROR, text) for status, text in _STATUSES.items()}
+ANSWER = _object(
+    {
+        "label": {"description": "A label, a list of labels, a number, or null for an abstention."},
+        "score": {"type": ["number", "null"], "description": "How probable the answer is."},
+        "scores": {"type": "object", "additionalProperties": NUMBER, "description": "Of every label."},
+        "threshold": {"description": "What a label must reach, where the task has such."},
+        "abstained": BOOLEAN,
+        "version": INTEGER | {"description": "The task's version."},
+    },
+    ["label", "abstained", "version"],
+)
+RESULT = _object(
+    {
+        "tasks": {"type": "object", "additionalProperties": ANSWER},
+        "truncated": BOOLEAN | {"description": "Whether a part of the text was not read."},
+        "tokens": INTEGER,
+    }
+)
+PREDICTED = _json(
+    _object(
+        {
+            "model": STRING,
+            "revision": STRING | {"description": "The version of the model that gave all these answers."},
+            "times": _object({"queue_ms": NUMBER, "run_ms": NUMBER}),
+            "results": {"type": "array", "items": {"anyOf": [RESULT, ERROR]}},
+        },
+        ["model", "revision", "results"],
+    ),
+    "An answer for each text, in order",
+)
+TASK = _object(
+    {
+        "name": STRING, "kind": STRING, "labels": {"type": "array", "items": STRING},
+        "text": {"type": "array", "items": STRING}, "version": INTEGER,
+    },
+    ["name", "kind", "labels", "version"],
+)  # fmt: skip
+TASKS = _json(
+    _object({"revision": STRING, "tasks": {"type": "array", "items": TASK}}, ["revision", "tasks"]), "The tasks"
+)
+INFO = _json(_object({"name": STRING, "revision": STRING, "tasks": INTEGER}, ["name", "revision"]), "The model")
+CLASSIFY = _object(
+    {"input": TEXTS, "model": STRING | {"description": "A task's name, or MODEL/TASK."}, "task": STRING},
+    ["input"],
+    example={"input": "Senate passes the budget", "task": "topic"},
+)
+CLASSIFIED = _json(
+    _object(
+        {
+            "object": STRING,
+            "model": STRING,
+            "data": {
+                "type": "array",
+                "items": _object(
+                    {
+                        "index": INTEGER,
+                        "label": STRING,
+                        "probs": {"type": "array", "items": NUMBER},
+                        "num_classes": INTEGER,
+                    }
+                ),
+            },
+        },
+        ["object", "data"],
+    ),
+    "The probabilities of one task's labels, for each text",
+)
+MODERATE = _object(
+    {"input": {"anyOf": [STRING, {"type": "array", "items": STRING, "minItems": 1}]}, "model": STRING},
+    ["input"],
+    example={"input": "You are an idiot"},
+)
+MODERATED = _json(
+    _object(
+        {
+            "id": STRING,
+            "model": STRING,
+            "results": {
+                "type": "array",
+                "items": _object(
+                    {
+                        "flagged": BOOLEAN,
+                        "categories": {"type": "object", "additionalProperties": BOOLEAN},
+                        "category_scores": {"type": "object", "additionalProperties": NUMBER},
+                    },
+                    ["flagged", "categories", "category_scores"],
+                ),
+            },
+        },
+        ["results"],
+    ),
+    "What is flagged",
+)
+_TENSOR = _object(
+    {
+        "name": STRING,
+        "shape": {"type": "array", "items": INTEGER},
+        "datatype": STRING,
+        "data": {"type": "array", "items": {}},
+    },
+    ["name", "shape", "datatype", "data"],
+)
+INFER = _object(
+    {
+        "id": STRING,
+        "inputs": {"type": "array", "items": _TENSOR, "minItems": 1, "maxItems": 2},
+        "outputs": {"type": "array", "items": _object({"name": STRING}, ["name"])},
+    },
+    ["inputs"],
+    example={"inputs": [{"name": "text", "shape": [1], "datatype": "BYTES", "data": ["Senate passes the budget"]}]},
+)
+INFERRED = _json(
+    _object({"model_name": STRING, "outputs": {"type": "array", "items": _TENSOR}}, ["model_name", "outputs"]),
+    "Labels of each task as BYTES, and their probabilities as FP32 under the name TASK.score",
+)

@@ -1,0 +1,131 @@
+"""A server's parts, and how a request for labels goes through them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+
+from onepass.encoder.tokenizer import CHARACTERS_PER_TOKEN, Tokenizer
+from onepass.server.batcher import MESSAGES, Ask, Batcher
+from onepass.server.body import Left, deadline_of
+from onepass.server.keys import ANYONE, Key, Keyring
+from onepass.server.metrics import Metrics
+from onepass.server.pool import Generation, Pool
+from onepass.server.replies import Refused
+from onepass.server.settings import Settings
+
+FEW_CHARACTERS = 4000  # cut into tokens at once; more in a thread, while other requests go on
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A request's answers, and the version that gave them."""
+
+    ask: Ask
+    generation: Generation
+
+    @property
+    def tokens(self) -> int:
+        return sum(self.ask.sizes)
+
+    def fault(self, place: int) -> Refused | None:
+        code = self.ask.errors.get(place)
+        return None if code is None else Refused(MESSAGES[code][0], code, MESSAGES[code][1])
+
+
+class Service:
+    """Everything a server holds; made inside the running event loop."""
+
+    def __init__(self, folder: Path, settings: Settings, keys: Keyring, admin_keys: Keyring):
+        self.folder, self.settings, self.keys, self.admin_keys = folder, settings, keys, admin_keys
+        self.metrics = Metrics()
+        self.batcher = Batcher(settings, self.metrics)
+        self.pool = Pool(folder, settings, self.batcher)
+        self.metrics.watch(self.batcher, self.pool)
+        self.started = time.time()
+
+    @property
+    def name(self) -> str:
+        return self.folder.resolve().name
+
+    def generation(self) -> Generation:
+        """The version that serves now."""
+        if self.pool.current is None:
+            raise Refused(503, "loading", "The model is being loaded.", retry_s=2)
+        return self.pool.current
+
+    def key(self, headers: Mapping[str, str]) -> Key:
+        """Who asks; raises if it is nobody we know."""
+        if not self.keys:
+            return ANYONE
+        if (key := self.keys.find(headers) or self.admin_keys.find(headers)) is None:
+            self.metrics.refused_keys.inc()
+            raise Refused(401, "unauthorised", "Send a key: Authorization: Bearer KEY, or X-API-Key: KEY.")
+        return key
+
+    async def ask(self, request: Request, key: Key, texts: Sequence[Any], tasks: Sequence[str] | None) -> Answered:
+        """Labels for texts; waits in the queue, and gives up when the client leaves or the time is over."""
+        outcome = "failed"
+        self.metrics.asks.labels("received").inc()
+        key.under_way += 1
+        try:
+            answered = await self._ask(request, key, texts, tasks)
+            outcome = "answered"
+            return answered
+        except Refused as refused:
+            outcome = {429: "rejected", 504: "expired"}.get(refused.status, "failed")
+            raise
+        except (Left, asyncio.CancelledError):
+            outcome = "left"
+            raise
+        finally:
+            key.under_way -= 1
+            self.metrics.asks.labels(outcome).inc()
+
+    async def _ask(self, request: Request, key: Key, texts: Sequence[Any], tasks: Sequence[str] | None) -> Answered:
+        seconds = deadline_of(request.headers, self.settings.deadline_s)
+        arrived = time.monotonic()
+        if key is not ANYONE and key.under_way > self.settings.max_requests_per_key:
+            raise Refused(429, "too_many_requests", "Too many requests of this key are under way.", retry_s=1)
+        generation = self.generation()
+        self.batcher.check_room()
+        cut, sizes = await self._measure(texts, generation.tokenizer)
+        key.charge(sum(sizes))
+        ask = Ask(cut, tasks, sizes, deadline=arrived + seconds)
+        self.batcher.submit(ask)
+        gone: asyncio.Future[Any] = asyncio.ensure_future(
+            request.receive()
+        )  # after the body nothing comes but the news that they left
+        try:
+            both: set[asyncio.Future[Any]] = {ask.future, gone}
+            await asyncio.wait(both, timeout=max(0.0, ask.deadline - time.monotonic()), return_when="FIRST_COMPLETED")
+        finally:
+            gone.cancel()
+            if not ask.future.done():
+                self.batcher.cancel(ask)
+        if ask.future.done() and ask.generation is not None:
+            return Answered(ask, ask.generation)
+        if gone.done() and not gone.cancelled():
+            raise Left
+        raise Refused(504, "deadline", f"There was no answer within {seconds:g} s.")
+
+    async def _measure(self, texts: Sequence[Any], tokenizer: Tokenizer) -> tuple[list[Any], list[int]]:
+        """The texts, cut to what can matter, and their tokens."""
+        # One character more than the tokenizer reads, so that it still reports the cut.
+        most = CHARACTERS_PER_TOKEN * tokenizer.max_length + 1
+        cut = [text[:most] if isinstance(text, str) else [part[:most] for part in text] for text in texts]
+        parts = [(text,) if isinstance(text, str) else tuple(text) for text in cut]
+        if sum(len(part) for text in parts for part in text) <= FEW_CHARACTERS:
+            encoded = tokenizer.encode(parts)
+        else:
+            encoded = await asyncio.to_thread(tokenizer.encode, parts)
+        return cut, [len(item) for item in encoded]
+
+    async def close(self) -> None:
+        await self.pool.close()

@@ -1,0 +1,249 @@
+"""The process that holds the model: reads batches from its socket, answers them, and says that it is alive.
+
+    python -m onepass.server.worker FD FOLDER OPTIONS
+
+It knows nothing of HTTP. Answers are encoded and sent by a second thread while the next batch runs. The messages are
+
+    to the worker      load; batch {id, items: [{text, tasks}]}
+    from the worker    beat; ready {what it holds}; refused {message};
+                       done {id, sizes, errors, counts, run_ms} and the answers
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import queue
+import resource
+import signal
+import socket
+import statistics
+import sys
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from onepass.errors import OnepassError
+from onepass.server.faults import faulty
+from onepass.server.folder import Unstable, describe, revision_of
+from onepass.server.frames import frame, receive
+
+BEAT_S = 0.2
+ABSTAINED = "(abstained)"
+
+
+class Served:
+    """A loaded model and what answers say beside its predictions."""
+
+    def __init__(self, folder: Path, abstain_below: float = 0.0):
+        before = revision_of(folder)
+        self.described = describe(folder)
+        self.model = faulty(_load(folder))
+        if revision_of(folder) != before:
+            raise Unstable(f"{folder} was replaced while it was read.")
+        self.revision = before
+        self.abstain_below = abstain_below
+        self.tasks = {task["name"]: task for task in self.described["tasks"]}
+        self.labels = {name: frozenset(task["labels"]) for name, task in self.tasks.items()}
+
+    def answer(self, items: Sequence[dict[str, Any]]) -> list[dict[str, Any] | str]:
+        """For each item its answer, or the code of what went wrong; texts of the same width run together."""
+        results: list[dict[str, Any] | str] = ["failed"] * len(items)
+        widths: dict[int, list[int]] = {}
+        for place, item in enumerate(items):
+            if any(name not in self.tasks for name in item["tasks"] or ()):
+                results[place] = "unknown_task"  # it was there when the request came in
+            else:
+                widths.setdefault(1 if isinstance(item["text"], str) else len(item["text"]), []).append(place)
+        for places in widths.values():
+            self._together(items, places, results)
+        return results
+
+    def _together(
+        self, items: Sequence[dict[str, Any]], places: list[int], results: list[dict[str, Any] | str]
+    ) -> None:
+        """Answer items in one call; if it fails, in two halves, so that one text cannot fail its neighbours."""
+        texts = [text if isinstance(text := items[place]["text"], str) else tuple(text) for place in places]
+        asked = [items[place]["tasks"] for place in places]
+        everything = any(names is None for names in asked)
+        union = None if everything else list(dict.fromkeys(name for names in asked for name in names))
+        try:
+            found = self.model.label(texts, union)
+        except OnepassError:
+            for place in places:
+                results[place] = "cannot_answer"
+        except Exception as error:  # noqa: BLE001  whatever a model can raise about a text
+            if len(places) == 1:
+                results[places[0]] = "failed"
+                _report(error)
+                return
+            half = len(places) // 2
+            self._together(items, places[:half], results)
+            self._together(items, places[half:], results)
+        else:
+            for place, names, labelled in zip(places, asked, found, strict=True):
+                results[place] = self._answer(labelled, names)
+
+    def _answer(self, labelled: Any, names: Sequence[str] | None) -> dict[str, Any] | str:
+        tasks = {}
+        for name in labelled.tasks if names is None else names:
+            known, prediction = self.tasks[name], labelled.tasks[name].to_dict()
+            score = prediction.get("score")
+            if (score is not None and not math.isfinite(score)) or not _finite(prediction.get("scores") or {}):
+                return "not_finite"
+            unsure = score is not None and score < self.abstain_below
+            said = {"threshold": known["thresholds"], "abstained": prediction["label"] is None or unsure}
+            tasks[name] = said | prediction | {"version": known["version"]}
+            if unsure:
+                tasks[name]["abstained"] = True
+        return {"tasks": tasks, "truncated": labelled.truncated}
+
+    def count(self, results: Sequence[dict[str, Any] | str]) -> dict[str, dict[str, int]]:
+        """How often each task gave each of its labels; answers that are pieces of a text are not counted."""
+        counts: dict[str, Counter[str]] = {}
+        for result in results:
+            for name, answer in result["tasks"].items() if isinstance(result, dict) else ():
+                given = answer["label"] if isinstance(answer["label"], list) else [answer["label"]]
+                labels = [label for label in given if isinstance(label, str) and label in self.labels[name]]
+                counts.setdefault(name, Counter()).update([ABSTAINED] if answer["abstained"] else labels)
+        return {name: dict(counter) for name, counter in counts.items()}
+
+    def probe(self, words: int = 1) -> Any:
+        """A text that some task answers: one text, or a pair where there are only tasks on pairs."""
+        text = " ".join(["probe"] * words)
+        return text if any(len(task["text"]) == 1 for task in self.tasks.values()) else [text, text]
+
+    def warm_up(self) -> dict[str, float]:
+        """Run real passes, which also tells how long they take."""
+        text = self.probe(24)
+        width = 1 if isinstance(text, str) else 2
+        name = next(name for name, task in self.tasks.items() if len(task["text"]) == width)
+        every, one = {"text": text, "tasks": None}, {"text": text, "tasks": [name]}
+        self._timed([every])
+        times: dict[str, list[float]] = {"pass_ms": [], "one_task_ms": [], "eight_ms": []}
+        for _ in range(3):
+            for key, items in (("pass_ms", [every]), ("one_task_ms", [one]), ("eight_ms", [every] * 8)):
+                times[key].append(self._timed(items))
+        found = {key: statistics.median(values) for key, values in times.items()}
+        tokens = 8 * min(26 * width, self.described["max_length"])
+        return {
+            "pass_ms": found["pass_ms"],
+            "one_task_ms": found["one_task_ms"],
+            "tokens_per_s": 1000 * tokens / found["eight_ms"],
+        }
+
+    def _timed(self, items: list[dict[str, Any]]) -> float:
+        start = time.perf_counter()
+        results = self.answer(items)
+        if faults := [result for result in results if isinstance(result, str)]:
+            raise OnepassError(f"The model cannot answer a first text ({faults[0]}). It was not taken over.")
+        return 1000 * (time.perf_counter() - start)
+
+
+def main(descriptor: int, folder: Path, options: dict[str, Any]) -> None:
+    connection = socket.socket(fileno=descriptor)
+    _settle()
+    sending = threading.Lock()
+
+    def send(data: bytes) -> None:
+        try:
+            with sending:
+                connection.sendall(data)
+        except OSError:
+            os._exit(0)  # the server is gone
+
+    def beat() -> None:
+        while True:
+            send(frame({"op": "beat"}))
+            time.sleep(BEAT_S)
+
+    threading.Thread(target=beat, daemon=True).start()
+    with contextlib.suppress(OnepassError):
+        _import(folder)
+    try:
+        receive(connection)  # to load
+    except EOFError:
+        return
+    try:
+        served = _patiently(folder, options["abstain_below"])
+        times = served.warm_up()
+    except (OnepassError, Unstable) as error:
+        send(frame({"op": "refused", "message": str(error)}))
+        return
+    facts = {"revision": served.revision, "times": times, "probe": served.probe(), **served.described}
+    send(frame({"op": "ready", **facts}))
+    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def encode() -> None:
+        while True:
+            number, results, run_ms = answers.get()
+            parts, errors = [], {}
+            for place, result in enumerate(results):
+                try:
+                    parts.append(json.dumps(result, allow_nan=False).encode() if isinstance(result, dict) else b"")
+                except ValueError:
+                    result = "not_finite"
+                    parts.append(b"")
+                if isinstance(result, str):
+                    errors[place] = result
+            head = {"op": "done", "id": number, "sizes": [len(part) for part in parts], "errors": errors}
+            send(frame(head | {"run_ms": run_ms, "counts": served.count(results)}, b"".join(parts)))
+
+    threading.Thread(target=encode, daemon=True).start()
+    with contextlib.suppress(EOFError, ConnectionError):
+        while True:
+            head, _ = receive(connection)
+            start = time.perf_counter()
+            results = served.answer(head["items"])
+            answers.put((head["id"], results, 1000 * (time.perf_counter() - start)))
+
+
+def _patiently(folder: Path, abstain_below: float) -> Served:
+    """The model, read again if the folder was replaced meanwhile."""
+    for _ in range(4):
+        with contextlib.suppress(Unstable):
+            return Served(folder, abstain_below)
+    return Served(folder, abstain_below)
+
+
+def _import(folder: Path) -> None:
+    """Import what loading will need, which takes longer than loading."""
+    if not (folder / "engine").is_dir():
+        import onepass.folder  # noqa: F401
+
+
+def _load(folder: Path) -> Any:
+    import onepass
+
+    if (folder / "engine").is_dir():
+        return onepass.load(folder, engine=True)  # type: ignore[call-arg]
+    return onepass.load(folder)
+
+
+def _settle() -> None:
+    """No dump of memory with texts in it, and signals of a terminal are the server's to handle."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _finite(scores: dict[str, Any]) -> bool:
+    return all(not isinstance(score, float) or math.isfinite(score) for score in scores.values())
+
+
+def _report(error: BaseException) -> None:
+    """Where an error came from, without its message: that may hold a text."""
+    frames = traceback.extract_tb(error.__traceback__)[-3:]
+    where = ", ".join(f"{Path(place.filename).name}:{place.lineno}" for place in frames)
+    sys.stderr.write(f"worker: {type(error).__name__} at {where}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3]))

@@ -1,0 +1,140 @@
+"""A server as a process of its own, with a tiny model, real sockets and real signals."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import onepass
+
+SOURCE = str(Path(onepass.__file__).parents[1])
+
+
+class Running:
+    """A server process and ways to talk to it."""
+
+    def __init__(self, folder: Path, log: Path, options: dict[str, Any], environment: dict[str, str]):
+        self.folder, self.log = folder, log
+        flags = {"port": 0, "spare": False} | options
+        command = [sys.executable, "-m", "onepass", "serve", str(folder)]
+        for name, value in flags.items():
+            flag = name.replace("_", "-")
+            command += (
+                [f"--{flag}" if value else f"--no-{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
+            )
+        self.process = subprocess.Popen(
+            command,
+            stderr=log.open("wb"),
+            env=os.environ | {"PYTHONPATH": SOURCE, "OMP_NUM_THREADS": "1"} | environment,
+        )
+        self.port = 0
+        self.key = ""
+
+    def wait(self, seconds: float = 60) -> Running:
+        """Until it is ready."""
+        self.until(lambda: self._serving(), seconds)
+        self.until(self.is_ready, seconds)
+        return self
+
+    def _serving(self) -> bool:
+        found = re.search(r"on http://\S+:(\d+)", self.log.read_text())
+        assert self.process.poll() is None, self.log.read_text()
+        self.port = int(found[1]) if found else 0
+        return bool(found)
+
+    def until(self, happens: Callable[[], Any], seconds: float = 30) -> None:
+        end = time.monotonic() + seconds
+        while not happens():
+            assert time.monotonic() < end, f"it did not happen: {self.log.read_text()[-2000:]}"
+            time.sleep(0.02)
+
+    def is_ready(self) -> bool:
+        return self.get("/readyz")[0] == 200
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: dict[str, str] | None = None,
+        timeout: float = 60,
+    ) -> tuple[int, bytes, dict[str, str]]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        with contextlib.closing(connection):
+            key = {"X-API-Key": self.key} if self.key else {}
+            connection.request(method, path, body, key | (headers or {}))
+            answer = connection.getresponse()
+            return answer.status, answer.read(), {name.lower(): value for name, value in answer.getheaders()}
+
+    def get(self, path: str, **headers: str) -> tuple[int, Any]:
+        status, body, found = self.request("GET", path, headers=headers)
+        return status, json.loads(body) if "json" in found.get("content-type", "") else body.decode()
+
+    def post(self, path: str, value: Any, **headers: str) -> tuple[int, Any]:
+        head = {"Content-Type": "application/json"} | headers
+        status, body, _ = self.request("POST", path, json.dumps(value).encode(), head)
+        return status, json.loads(body)
+
+    def predict(self, inputs: Any, tasks: list[str] | None = None, **headers: str) -> tuple[int, Any]:
+        return self.post("/predict", {"inputs": inputs} | ({"tasks": tasks} if tasks else {}), **headers)
+
+    def counter(self, name: str, **labels: str) -> float:
+        inside = "{" + ",".join(f'{key}="{value}"' for key, value in labels.items()) + "}" if labels else ""
+        found = re.search(rf"^{name}{re.escape(inside)} (\S+)$", str(self.get("/metrics")[1]), re.MULTILINE)
+        return float(found[1]) if found else 0.0
+
+    def workers(self) -> list[psutil.Process]:
+        return [child for child in psutil.Process(self.process.pid).children() if "worker" in " ".join(child.cmdline())]
+
+    def raw(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=30)
+
+    def stop(self) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+
+
+Start = Callable[..., Running]
+
+
+@pytest.fixture
+def start(model: Path, tmp_path: Path) -> Iterator[Start]:
+    """Starts servers that end with the test."""
+    running: list[Running] = []
+
+    def begin(folder: Path = model, environment: dict[str, str] | None = None, **options: Any) -> Running:
+        running.append(Running(folder, tmp_path / f"server-{len(running)}.log", options, environment or {}))
+        return running[-1]
+
+    yield begin
+    for server in running:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def server(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server that many tests share; texts can break its worker on purpose."""
+    log = tmp_path_factory.mktemp("server") / "log"
+    options = {"silent_s": 1.0, "deadline_s": 20.0, "header_s": 1.0, "body_s": 1.0, "max_texts": 64}
+    running = Running(model, log, options, {"ONEPASS_SERVER_FAULTS": "1"})
+    yield running.wait()
+    assert running.stop() == 0

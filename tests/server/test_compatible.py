@@ -1,0 +1,41 @@
+"""The routes in other servers' shapes."""
+
+from typing import Any
+
+
+def test_classify_answers_as_vllm_does(server: Any) -> None:
+    status, body = server.post("/classify", {"input": ["late goal", "senate vote"], "model": "topic"})
+    assert status == 200
+    assert [item["index"] for item in body["data"]] == [0, 1]
+    assert body["data"][0]["num_classes"] == 2 and sum(body["data"][0]["probs"]) > 0.999
+    assert body["usage"]["prompt_tokens"] == 8
+    assert server.post("/classify", {"input": "goal", "model": "model/topic"})[0] == 200
+    assert "Known" in server.post("/classify", {"input": "goal", "task": "tone"})[1]["error"]["message"]
+
+
+def test_moderations_answer_as_openai_does(server: Any) -> None:
+    status, body = server.post("/v1/moderations", {"input": "late goal", "model": "any"})
+    assert status == 200
+    (result,) = body["results"]
+    score = server.predict("late goal")[1]["results"][0]["tasks"]["topic"]["scores"]["sport"]
+    assert result["category_scores"] == {"topic": score}
+    assert result["flagged"] is result["categories"]["topic"] is (score > 0.5)
+
+
+def test_infer_answers_as_kserve_does(server: Any) -> None:
+    text = {"name": "text", "shape": [2], "datatype": "BYTES", "data": ["late goal", "vote"]}
+    status, body = server.post("/v2/models/model/infer", {"id": "7", "inputs": [text], "outputs": [{"name": "topic"}]})
+    assert status == 200 and body["id"] == "7"
+    assert [(item["name"], item["shape"], item["datatype"]) for item in body["outputs"]] == [("topic", [2], "BYTES")]
+    pair = [text, {**text, "name": "second"}]
+    names = [item["name"] for item in server.post("/v2/models/model/infer", {"inputs": pair})[1]["outputs"]]
+    assert names == ["same", "same.score"]
+    assert server.get("/v2/health/ready") == (200, {"ready": True})
+    assert server.get("/v2/models/model")[1]["outputs"][0] == {"name": "topic", "datatype": "BYTES", "shape": [-1]}
+
+
+def test_infer_says_what_is_wrong(server: Any) -> None:
+    wrong = {"name": "text", "shape": [3], "datatype": "BYTES", "data": ["a"]}
+    assert server.post("/v2/models/model/infer", {"inputs": [wrong]})[0] == 422
+    assert server.post("/v2/models/model/infer", {"inputs": [{**wrong, "datatype": "FP32"}]})[0] == 422
+    assert server.post("/v2/models/other/infer", {"inputs": [{**wrong, "shape": [1]}]})[0] == 404

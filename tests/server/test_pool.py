@@ -1,0 +1,53 @@
+"""What happens when a worker is killed, stops, or reads a text that breaks it."""
+
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_worker_that_dies_or_hangs_is_replaced_and_its_requests_answered(server: Any, number: signal.Signals) -> None:
+    (worker,) = server.workers()
+    seen: list[int] = []
+    worker.send_signal(number)
+    asking = threading.Thread(target=lambda: seen.append(server.predict("goal")[0]))
+    asking.start()
+    server.until(lambda: not server.is_ready(), 5)  # the health check does not lie
+    assert server.get("/livez")[0] == 200
+    server.until(server.is_ready, 30)
+    asking.join(30)
+    assert seen == [200]  # tried again on the new worker, within its deadline
+    assert [process.pid for process in server.workers()] != [worker.pid]
+
+
+def test_a_text_that_breaks_the_model_does_not_break_its_neighbours(server: Any) -> None:
+    texts = ["goal", "fault:raise", "senate vote", "fault:nan", "late match", "fault:slow"]
+    with ThreadPoolExecutor(12) as threads:
+        answers = list(threads.map(server.predict, texts * 2))
+    assert [status for status, _ in answers] == [200, 500, 200, 500, 200, 200] * 2
+    status, body = server.predict(texts)
+    assert status == 200
+    assert ["error" in result for result in body["results"]] == [False, True, False, True, False, False]
+    assert body["results"][3]["error"]["code"] == "not_finite"
+
+
+def test_a_text_that_ends_the_worker_does_not_take_its_neighbours_along(server: Any) -> None:
+    with ThreadPoolExecutor(3) as threads:
+        slow = threads.submit(server.predict, "fault:slow")  # so that the next ones share a batch
+        server.until(lambda: server.counter("onepass_queue_texts") >= 0)
+        answers = list(threads.map(server.predict, ["goal", "fault:kill"]))
+    assert slow.result()[0] == 200
+    assert [status for status, _ in answers] == [200, 500]
+    assert answers[1][1]["error"]["code"] == "ended_worker"
+    server.until(server.is_ready)
+
+
+def test_a_model_that_cannot_be_loaded_is_the_users_to_mend(start: Callable[..., Any], tmp_path: Any) -> None:
+    server = start(tmp_path)
+    assert server.process.wait(60) == 2
+    assert "is no model folder" in server.log.read_text()
+    assert "Traceback" not in server.log.read_text()
