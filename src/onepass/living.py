@@ -22,7 +22,7 @@ from onepass.data.examples import find_labels
 from onepass.encoder.batch import Batch
 from onepass.encoder.tokenizer import Tokenizer
 from onepass.errors import ConfigError, DataError, FolderError, listed, unknown
-from onepass.folder import load_model, load_task, save_task
+from onepass.folder import load_model, load_tasks, save_task
 from onepass.heads import check_kinds, make_kind
 from onepass.methods import options_of
 from onepass.model import SERVING_TOKENS, Model
@@ -141,7 +141,7 @@ def copy_task(source: Path, name: str, target: Path, new: str | None = None) -> 
         if model.method.depends_on_tasks:
             raise ConfigError(f"A task cannot be copied: {_dependent(model)}")
         try:
-            load_task(model, source / "tasks" / name)
+            load_tasks(model, [source / "tasks" / name])
         except (AttributeError, ConfigError, KeyError, RuntimeError, TypeError, ValueError) as error:
             raise FolderError(f"{source / 'tasks' / name} is no task that {target} can take: {error}") from error
         model.tasks[-1] = _renamed(model.tasks[-1], new or name)

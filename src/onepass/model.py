@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,12 @@ from onepass.encoder.tokenizer import Encoded, Tokenizer
 from onepass.heads import Kind, make_kind
 from onepass.methods import Method, States
 from onepass.methods.asked import Asked, linear_by_task
+from onepass.methods.stacked import TaskModules
 from onepass.tasks import MethodChoice, Task
 
 Forward = Callable[[Batch, Tensor], States]
 SERVING_TOKENS = 4096  # tokens a batch of a prediction; more brings no speed on two cores
+SERVING_ASKS = 16384  # texts times tasks of a batch; what is read for each ask has to fit into memory
 
 
 class Head(nn.Linear):
@@ -58,7 +61,7 @@ class Model(nn.Module, Asking):
         """The method's name and options, as the task file gave them"""
         self.source = source
         """Where the encoder came from"""
-        self.heads = nn.ModuleList()
+        self.heads = TaskModules()
         self.dropout = nn.Dropout(dropout)
         self.tasks: list[Task] = []
         self.kinds: list[Kind] = []
@@ -76,13 +79,32 @@ class Model(nn.Module, Asking):
 
     def add(self, task: Task, examples: Examples | None = None) -> None:
         """Make room for a task whose labels are known; its weights are new and untrained."""
-        kind = make_kind(task)
         self.method.add_task(self.tokenizer, examples)
+        self._name_last(task)
+        for part in (self.method.tasks[-1], self.heads[-1]):
+            part.to(self.device)
+
+    def add_empty(self, tasks: Sequence[Task]) -> None:
+        """Make room for tasks whose weights, all of them, are about to be filled in."""
+        # Weights that are stacked are made without memory first, so that they are drawn nowhere and held once.
+        with torch.device("meta") if self.method.one_pass else nullcontext():
+            for task in tasks:
+                self.method.tasks.append(self.method.new_task())
+                self._name_last(task)
+        self.pack()
+
+    def _name_last(self, task: Task) -> None:
+        kind = make_kind(task)
         self.heads.append(Head(self.method.encoder.width, kind.outputs(task)))
         self.kinds.append(kind)
         self.tasks.append(task)
         self.records.append({})
-        self.to(self.device)
+
+    def pack(self) -> None:
+        """Lay the weights of all tasks side by side, so that asking them at once copies nothing."""
+        self.heads.pack()
+        if self.method.one_pass:
+            self.method.tasks.pack()
 
     def discard(self, number: int) -> None:
         """Forget a task; those after it are numbered one less."""
@@ -119,27 +141,31 @@ class Model(nn.Module, Asking):
         states = (method or self.method)(batch, asked)
         asks = Asked(asked, states.vectors.device)
         vectors = asks.by_task(self.dropout(states.vectors))  # (U, M, H)
+        alike = self._alike()[asks.tasks]
+        of_ask = np.repeat(alike, asks.counts)
         answers = []
-        for places in self._alike(asks.tasks):
-            tasks = [asks.tasks[place] for place in places]
-            heads: list[nn.Linear] = [self.heads[task] for task in tasks]  # type: ignore[misc]
-            chosen = vectors if len(places) == len(asks.tasks) else vectors[places]
-            logits = linear_by_task(chosen, heads)  # (Ug, M, C)
-            real = [i * logits.shape[1] + j for i, place in enumerate(places) for j in range(asks.counts[place])]
+        for group in np.unique(alike):
+            places = np.flatnonzero(alike == group)
+            tasks, counts = asks.tasks[places], asks.counts[places]
+            chosen = vectors if len(places) == len(asks.tasks) else vectors[_on(places, vectors)]
+            weight, bias = (self.heads.stacked(name, tasks) for name in ("weight", "bias"))
+            logits = linear_by_task(chosen, weight, bias)  # (Ug, M, C)
+            real = np.arange(logits.shape[1]) < counts[:, None]  # (Ug, M)
             flat = logits.flatten(0, 1)
-            if len(real) < len(flat):
-                flat = flat[torch.tensor(real).to(flat.device, non_blocking=True)]
-            numbers = np.concatenate([asks.asks[place] for place in places])
-            answers.append(Answers(self.kinds[tasks[0]], tasks, numbers, flat))
+            if not real.all():
+                flat = flat[_on(np.flatnonzero(real), flat)]
+            answers.append(Answers(self.kinds[tasks[0]], tasks.tolist(), asks.order[of_ask == group], flat))
         return answers
 
-    def _alike(self, tasks: Sequence[int]) -> Iterable[list[int]]:
-        """Places of the tasks whose heads can be computed, and whose losses can be taken, together."""
-        groups: dict[Any, list[int]] = {}
-        for place, task in enumerate(tasks):
-            key = (self.kinds[task].loss_key(), self.heads[task].out_features)
-            groups.setdefault(key, []).append(place)
-        return groups.values()
+    def _alike(self) -> np.ndarray:
+        """(N,) a number for each task: heads of one number are computed, and their losses taken, together."""
+
+        def find() -> np.ndarray:
+            keys = [(kind.loss_key(), head.out_features) for kind, head in zip(self.kinds, self.heads, strict=True)]
+            numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+            return np.array([numbers[key] for key in keys])
+
+        return self.heads.remember("alike", find)
 
     def losses(self, batch: Batch, asked: Tensor, targets: Sequence[Any], method: Forward | None = None) -> Tensor:
         """The loss of every ask, (B * K,); `targets` holds one target an ask, as the kind scaled them."""
@@ -166,6 +192,7 @@ class Model(nn.Module, Asking):
     @torch.inference_mode()
     def logits(self, batch: Batch, tasks: Sequence[int]) -> list[np.ndarray]:
         """For each of `tasks` the (B, C) logits of all texts, from one pass."""
+        self.pack()
         asked = torch.tensor(list(dict.fromkeys(tasks))).expand(len(batch), -1)
         found: dict[int, np.ndarray] = {}
         for group in self(batch.to(self.device), asked):
@@ -177,17 +204,19 @@ class Model(nn.Module, Asking):
     # --- asking -------------------------------------------------------------------------------------------------
 
     def logits_of(self, encoded: Sequence[Encoded], asked: Sequence[int]) -> list[np.ndarray]:
-        was_training = self.training
-        self.eval()
+        if was_training := self.training:
+            self.eval()
         lengths = [[len(one) for one in encoded]]
         order = [(0, row) for row in range(len(encoded))]
+        most = max(1, SERVING_ASKS // len(asked))
         rows, parts = [], []
-        for places in sorted_batches(order, lengths, max_rows=len(encoded), max_tokens=SERVING_TOKENS):
+        for places in sorted_batches(order, lengths, max_rows=most, max_tokens=SERVING_TOKENS):
             chosen = [row for _, row in places]
             batch = Batch.of([(encoded[row].ids, encoded[row].types) for row in chosen])
             rows += chosen
             parts.append(self.logits(batch, asked))
-        self.train(was_training)
+        if was_training:
+            self.train()
         back = np.argsort(rows)
         return [np.concatenate(values)[back] for values in zip(*parts, strict=True)]
 
@@ -215,3 +244,8 @@ class Model(nn.Module, Asking):
         from onepass.folder import upload_model
 
         return upload_model(self, repository, private=private)
+
+
+def _on(places: np.ndarray, like: Tensor) -> Tensor:
+    """Numbers as a tensor where another one is."""
+    return torch.from_numpy(places).to(like.device, non_blocking=True)

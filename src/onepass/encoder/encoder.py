@@ -52,9 +52,9 @@ class Encoder(nn.Module):
         self.embedding_width = config.embedding_width
         self.depth = config.depth
         wide = config.embedding_width
-        self.word_table = nn.Embedding(config.vocab_size, wide)
-        self.position_table = nn.Embedding(config.max_positions, wide) if config.position_table else None
-        self.type_table = nn.Embedding(config.type_vocab, wide) if config.type_vocab else None
+        self.word_table = _table(config.vocab_size, wide)
+        self.position_table = _table(config.max_positions, wide) if config.position_table else None
+        self.type_table = _table(config.type_vocab, wide) if config.type_vocab else None
         self.embedding_norm = _norm(config, wide)
         self.projection = nn.Linear(wide, config.width) if wide != config.width else nn.Identity()
         self.relative = RelativeBias(config.relative_buckets, config.heads) if config.relative_buckets else None
@@ -239,7 +239,7 @@ class RelativeBias(nn.Module):
 
     def __init__(self, buckets: int, heads: int):
         super().__init__()
-        self.table = nn.Embedding(buckets, heads)
+        self.table = _table(buckets, heads)
 
     def forward(self, group: Group) -> Tensor:
         """(1, heads, M, M) for a group."""
@@ -260,6 +260,14 @@ class RelativeBias(nn.Module):
 
 def _norm(config: EncoderConfig, width: int) -> nn.LayerNorm:
     return nn.LayerNorm(width, eps=config.norm_eps, bias=config.norm_bias)
+
+
+def _table(rows: int, width: int) -> nn.Embedding:
+    """Room for an embedding table: encoders are always given their weights.
+
+    Not drawn either: on the meta device torch's normal distribution imports its compiler, which takes seconds.
+    """
+    return nn.Embedding(rows, width, _weight=torch.empty(rows, width))
 
 
 def _sum(relative: RelativeBias, bias: Bias | None) -> Bias:

@@ -1,10 +1,15 @@
 """Which rows of a batch ask which task, laid out for batched products over tasks."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from functools import cached_property
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from numpy.typing import NDArray
+from torch import Tensor
+
+Numbers = NDArray[np.int64]
 
 
 class Asked:
@@ -15,47 +20,61 @@ class Asked:
     """
 
     def __init__(self, asked: Tensor, device: torch.device | str = "cpu"):
+        self.device = device
+        self.shape = (asked.shape[0], asked.shape[1])  # (B, K)
         flat = asked.cpu().numpy().reshape(-1)
         tasks, of_ask = np.unique(flat, return_inverse=True)
-        order = np.argsort(of_ask, kind="stable")  # asks, task by task
-        counts = np.bincount(of_ask, minlength=len(tasks))
-        rank = np.arange(len(flat)) - np.repeat(np.cumsum(counts) - counts, counts)  # place among the asks of its task
-        most = int(counts.max()) if len(counts) else 0
-        slots = np.zeros((len(tasks), most), dtype=np.int64)  # free places repeat ask 0 and are never read back
-        slots[of_ask[order], rank] = order
-        places = np.empty(len(flat), dtype=np.int64)
-        places[order] = of_ask[order] * most + rank
+        self.tasks: Numbers = tasks  # (U,) ascending
+        self.counts: Numbers = np.bincount(of_ask, minlength=len(tasks))
+        self.order: Numbers = np.argsort(of_ask, kind="stable")  # (B * K,) ask numbers, task by task
+        self._of_ask: Numbers = of_ask.reshape(-1)
+        self._most = int(self.counts.max()) if len(tasks) else 0
 
-        self.shape = (asked.shape[0], asked.shape[1])  # (B, K)
-        self.tasks: list[int] = tasks.tolist()
-        self.counts: list[int] = counts.tolist()
-        self.asks: list[np.ndarray] = np.split(order, np.cumsum(counts)[:-1]) if len(tasks) else []
-        """The ask numbers of each task of `tasks`"""
-        self.slots = torch.from_numpy(slots).to(device, non_blocking=True)  # (U, M)
-        self.places = torch.from_numpy(places).to(device, non_blocking=True)  # (B * K,)
-        self.of_ask = torch.from_numpy(of_ask.reshape(-1)).to(device, non_blocking=True)  # (B * K,) index into tasks
+    @cached_property
+    def asks(self) -> list[Numbers]:
+        """The ask numbers of each task of `tasks`."""
+        return np.split(self.order, np.cumsum(self.counts)[:-1]) if len(self.tasks) else []
+
+    @cached_property
+    def of_ask(self) -> Tensor:
+        """(B * K,) each ask's task, as an index into `tasks`."""
+        return self._tensor(self._of_ask)
 
     def by_task(self, x: Tensor) -> Tensor:
         """(B, K, ...) -> (U, M, ...)"""
-        return x.flatten(0, 1)[self.slots]
+        return x.flatten(0, 1)[self._slots]
 
     def by_row(self, x: Tensor) -> Tensor:
         """(U, M, ...) -> (B, K, ...)"""
-        return x.flatten(0, 1)[self.places].unflatten(0, self.shape)
+        return x.flatten(0, 1)[self._places].unflatten(0, self.shape)
 
-    def per_ask(self, parameters: Sequence[Tensor]) -> Tensor:
-        """Each ask's own parameter: U tensors of one shape (...) -> (B, K, ...)"""
-        return torch.stack(list(parameters))[self.of_ask].unflatten(0, self.shape)
+    def per_ask(self, parameters: Tensor) -> Tensor:
+        """Each ask's own parameter: (U, ...) -> (B, K, ...)"""
+        return parameters[self.of_ask].unflatten(0, self.shape)
 
-    def apply(self, x: Tensor, layers: Sequence[nn.Linear]) -> Tensor:
-        """Each ask through its own task's linear layer, as one product: (B, K, H) -> (B, K, O)"""
-        return self.by_row(linear_by_task(self.by_task(x), [layers[task] for task in self.tasks]))
+    @cached_property
+    def _rank(self) -> Numbers:
+        """(B * K,) the place of each ask of `order` among the asks of its task."""
+        return np.arange(len(self.order)) - np.repeat(np.cumsum(self.counts) - self.counts, self.counts)
+
+    @cached_property
+    def _slots(self) -> Tensor:
+        """(U, M) the asks of each task; free places repeat ask 0 and are never read back."""
+        slots = np.zeros((len(self.tasks), self._most), dtype=np.int64)
+        slots[self._of_ask[self.order], self._rank] = self.order
+        return self._tensor(slots)
+
+    @cached_property
+    def _places(self) -> Tensor:
+        """(B * K,) where each ask is among the slots."""
+        places = np.empty(len(self.order), dtype=np.int64)
+        places[self.order] = self._of_ask[self.order] * self._most + self._rank
+        return self._tensor(places)
+
+    def _tensor(self, array: Numbers) -> Tensor:
+        return torch.from_numpy(array).to(self.device, non_blocking=True)
 
 
-def linear_by_task(x: Tensor, layers: Sequence[nn.Linear]) -> Tensor:
-    """U linear layers of one shape at once: (U, M, H) -> (U, M, O)"""
-    # Stacking only the layers that are asked leaves the gradient of every other task None: no update, no momentum, no
-    # decay.
-    weight = torch.stack([layer.weight for layer in layers])  # (U, O, H)
-    bias = torch.stack([layer.bias for layer in layers])  # (U, O)
+def linear_by_task(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """U linear layers at once, weight (U, O, H) and bias (U, O): (U, M, H) -> (U, M, O)"""
     return torch.baddbmm(bias.unsqueeze(1).to(x.dtype), x, weight.transpose(1, 2).to(x.dtype))

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from onepass.encoder.batch import Batch, Layout
 from onepass.encoder.encoder import Encoder
-from onepass.methods.asked import Asked
+from onepass.methods.asked import Asked, linear_by_task
+from onepass.methods.stacked import TaskModules
 
 if TYPE_CHECKING:
     from onepass.data.examples import Examples
@@ -71,7 +72,7 @@ class Method(nn.Module):
     def __init__(self, encoder: Encoder):
         super().__init__()
         self.encoder = encoder
-        self.tasks = nn.ModuleList()
+        self.tasks = TaskModules()
 
     @property
     def device(self) -> torch.device:
@@ -159,10 +160,10 @@ class PooledTask(nn.Module):
         self.pooler = Pooler(width)
 
 
-def pool_by_task(vectors: Tensor, tasks: nn.ModuleList, asked: Asked) -> Tensor:
+def pool_by_task(vectors: Tensor, tasks: TaskModules, asks: Asked) -> Tensor:
     """Each ask through its task's pooler: (B, K, H) -> (B, K, H)"""
-    poolers: list[nn.Linear] = [task.pooler for task in tasks]  # type: ignore[misc]
-    return torch.tanh(asked.apply(vectors, poolers))
+    weight, bias = (tasks.stacked(f"pooler.{name}", asks.tasks) for name in ("weight", "bias"))
+    return torch.tanh(asks.by_row(linear_by_task(asks.by_task(vectors), weight, bias)))
 
 
 def first_tokens(x: Tensor, batch: Batch) -> Tensor:

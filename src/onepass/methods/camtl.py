@@ -121,8 +121,8 @@ class CAMTL(Method):
     def forward(self, batch: Batch, asked: Tensor) -> States:
         asks = Asked(asked, batch.ids.device)
         folded = once_per_ask(batch, asked)
-        embeddings: list[Tensor] = [cast(EmbeddedTask, self.tasks[task]).embedding for task in asks.tasks]
-        condition = Condition(torch.stack(embeddings), asks.of_ask, asks.of_ask[folded.layout.rows])
+        embeddings = self.tasks.stacked("embedding", asks.tasks)
+        condition = Condition(embeddings, asks.of_ask, asks.of_ask[folded.layout.rows])
         states = first_tokens(self.encode(folded, condition), folded)  # (B * K, H)
         return States(self.pooler(states).unflatten(0, asks.shape))
 

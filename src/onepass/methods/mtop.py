@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -114,7 +115,7 @@ class MTOP(Method):
         """Each ask in a pass of its own, with its own task's prompts only: the single-task models behind ST."""
         asks = Asked(asked, batch.ids.device)
         folded = batch.select([row for row in range(len(batch)) for _ in range(asked.shape[1])])
-        prompts = asks.per_ask([self.own(task).prompts for task in asks.tasks]).flatten(0, 1)  # (B * K, P, E)
+        prompts = asks.per_ask(self.tasks.stacked("prompts", asks.tasks)).flatten(0, 1)  # (B * K, P, E)
         states = self.encode(prompts, folded).mean(1).unflatten(0, asks.shape)
         return States(pool_by_task(states, self.tasks, asks))
 
@@ -124,9 +125,9 @@ class MTOP(Method):
         The stop is at the leaves: the loss still reaches the encoder through the other tasks' prompt states.
         """
         present = set(asks.tasks)
-        own: list[Tensor] = [self.own(task).prompts for task in range(len(self.tasks))]
         if not self.training or not self.stop_gradient:
-            return torch.stack(own).expand(len(asked), -1, -1, -1)
+            return self.tasks.stacked("prompts", np.arange(len(self.tasks))).expand(len(asked), -1, -1, -1)
+        own: list[Tensor] = [self.own(task).prompts for task in range(len(self.tasks))]
         # A task that no row asks must not even have a gradient of zero, or Adam would still move its prompts.
         leaves = torch.stack([p if i in present else p.detach() for i, p in enumerate(own)])
         is_own = torch.zeros(len(asked), len(own), dtype=torch.bool).scatter_(1, asked, True).to(leaves.device)

@@ -108,7 +108,7 @@ class MTTaG(Method):
             return self.shared_gates.unsqueeze(0)
         if self.gate == "dense" or asks is None:
             return None
-        return torch.stack([cast(GatedTask, self.tasks[task]).gates for task in asks.tasks])
+        return self.tasks.stacked("gates", asks.tasks)
 
     def with_experts(self, index: int, layer: Layer, gates: Tensor, of_token: Tensor, routes: list[Tensor]) -> Layer:
         """A layer whose feed-forward is a choice of experts; what was chosen is noted in `routes`."""

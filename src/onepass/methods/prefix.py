@@ -18,7 +18,7 @@ tasks learn one attention layer and one linear layer on it. Where we depart, or 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Literal, cast
 
@@ -150,9 +150,13 @@ class TaskPrefixes(Method):
 
     def from_cache(self, cached: Tensor, layout: Layout, asked: Tensor) -> States:
         asks = Asked(asked, cached.device)
-        layers = [self.own(task).attention for task in asks.tasks]
-        dropout = self.encoder.config.dropout if self.training else 0.0
-        return States(attend_from_first(cached, layout, asks, layers, self.encoder.config.heads, dropout))
+        config = self.encoder.config
+        dropout = config.dropout if self.training else 0.0
+
+        def own(name: str) -> Tensor:
+            return self.tasks.stacked(f"attention.{name}", asks.tasks)
+
+        return States(attend_from_first(cached, layout, asks, own, config, dropout))
 
     def combined(self, num_texts: int) -> Tensor | None:
         """The prefixes of all sources side by side, for each text: (B, L, 2, M * P, heads, d)"""
@@ -180,7 +184,7 @@ class TaskPrefixes(Method):
         """[CLS] of texts that are read with their own task's prefix only: how a source learns."""
         asks = Asked(asked, batch.ids.device)
         texts = once_per_ask(batch, asked)
-        prefixes = asks.per_ask([self.prefix_of(task) for task in asks.tasks]).flatten(0, 1)  # (B * K, L, 2, P, h, d)
+        prefixes = asks.per_ask(self.tasks.stacked("prefix", asks.tasks)).flatten(0, 1)  # (B * K, L, 2, P, h, d)
         states = self.read(texts, F.dropout(prefixes, self.prefix_dropout, self.training))
         return States(first_tokens(states, texts).unflatten(0, asks.shape))
 
@@ -229,27 +233,27 @@ def forget(heads: Sequence[nn.Linear]) -> None:
 
 
 def attend_from_first(
-    x: Tensor, layout: Layout, asks: Asked, layers: Sequence[TextAttention], heads: int, dropout: float = 0.0
+    x: Tensor, layout: Layout, asks: Asked, own: Callable[[str], Tensor], config: EncoderConfig, dropout: float = 0.0
 ) -> Tensor:
     """The first token's output of each ask's own attention layer: states (T, H) -> (B, K, H)
+
+    `own` gives a weight of the asked tasks' layers by its name, (U, ...).
 
     q W_k x' and (a x) W_v give the same as q (W_k x)' and a (W_v x), without a product for every token and task.
     """
     first = x[layout.starts].unsqueeze(1).expand(-1, asks.shape[1], -1)  # (B, K, H)
-    query = linear_by_task(asks.by_task(first), [layer.query for layer in layers]).unflatten(-1, (heads, -1))
-    keys = torch.stack([layer.key.weight for layer in layers]).unflatten(1, (heads, -1))  # (U, heads, d, H)
+    heads = config.heads
+    query = linear_by_task(asks.by_task(first), own("query.weight"), own("query.bias")).unflatten(-1, (heads, -1))
+    keys = own("key.weight").unflatten(1, (heads, -1))  # (U, heads, d, H)
     wanted = asks.by_row(torch.einsum("umhd,uhdw->umhw", query, keys.to(query.dtype)))  # (B, K, heads, H)
     found = mix(wanted.flatten(1, 2), x, layout, query.shape[-1] ** -0.5)  # (B, K * heads, H)
     by_task = asks.by_task(found.unflatten(1, (asks.shape[1], heads)))  # (U, M, heads, H)
-    values = torch.stack([layer.value.weight for layer in layers]).unflatten(1, (heads, -1)).to(by_task.dtype)
-    shift = torch.stack([layer.value.bias for layer in layers]).unsqueeze(1)
-    got = torch.einsum("umhw,uhdw->umhd", by_task, values).flatten(2) + shift  # (U, M, H)
-    out = asks.by_row(linear_by_task(got, [layer.output for layer in layers]))
-    weight, bias = (
-        asks.per_ask([getattr(layer.norm, part) for layer in layers]) for part in ("weight", "bias")
-    )  # (B, K, H)
+    values = own("value.weight").unflatten(1, (heads, -1)).to(by_task.dtype)
+    got = torch.einsum("umhw,uhdw->umhd", by_task, values).flatten(2) + own("value.bias").unsqueeze(1)  # (U, M, H)
+    out = asks.by_row(linear_by_task(got, own("output.weight"), own("output.bias")))
+    weight, bias = asks.per_ask(own("norm.weight")), asks.per_ask(own("norm.bias"))  # (B, K, H)
     merged = first + F.dropout(out, dropout)
-    return F.layer_norm(merged, merged.shape[-1:], eps=layers[0].norm.eps) * weight + bias
+    return F.layer_norm(merged, merged.shape[-1:], eps=config.norm_eps) * weight + bias
 
 
 def mix(query: Tensor, x: Tensor, layout: Layout, scale: float) -> Tensor:

@@ -101,7 +101,7 @@ class PTuning(Method):
 
     def forward(self, batch: Batch, asked: Tensor) -> States:
         asks = Asked(asked, batch.ids.device)
-        prompts = asks.per_ask([self.own(task).prompts for task in asks.tasks]).flatten(0, 1)  # (B * K, P, E)
+        prompts = asks.per_ask(self.tasks.stacked("prompts", asks.tasks)).flatten(0, 1)  # (B * K, P, E)
         states = read_prompted(self.encoder, prompts, once_per_ask(batch, asked), shifted=self.shifted)
         read = states[:, -1] if self.readout == "cls" else states[:, :-1].mean(1)  # (B * K, H)
         vectors = read.unflatten(0, asks.shape)

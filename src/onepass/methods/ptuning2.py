@@ -75,7 +75,7 @@ class PTuning2(Method):
     def forward(self, batch: Batch, asked: Tensor) -> States:
         asks, encoder = Asked(asked, batch.ids.device), self.encoder
         texts = once_per_ask(batch, asked)
-        prefixes = asks.per_ask([self.own(task).prefix for task in asks.tasks]).flatten(0, 1)  # (B * K, L, 2, P, h, d)
+        prefixes = asks.per_ask(self.tasks.stacked("prefix", asks.tasks)).flatten(0, 1)  # (B * K, L, 2, P, h, d)
         prefixes = F.dropout(prefixes, self.prefix_dropout, self.training)
         x = encoder.embed(encoder.words(texts.ids), texts.layout.positions, texts.types)
         for layer, prefix in zip(encoder.layers, prefixes.unbind(1), strict=True):

@@ -110,7 +110,7 @@ class Readers(Method):
     def answer(self, text: Sequence[tuple[Tensor, Tensor]], layout: Layout, asked: Tensor) -> States:
         """What the asked tasks' readers make of the text's keys and values."""
         asks = Asked(asked, text[0][0].device)
-        readers = asks.per_ask([self.own(task).tokens for task in asks.tasks])  # (B, K, n, H)
+        readers = asks.per_ask(self.tasks.stacked("tokens", asks.tasks))  # (B, K, n, H)
         for layer, (key, value) in zip(self.encoder.layers[-self.depth :], text, strict=True):
             readers = self.read(layer, readers, key, value, layout)
         vectors = self.encoder.finish(readers).mean(2)  # (B, K, H)

@@ -43,7 +43,7 @@ class Single(Method):
         per_task = []
         for task, asks in zip(order.tasks, order.asks, strict=True):
             texts = batch.select((asks // asked.shape[1]).tolist())
-            own: OwnModel = self.tasks[task]  # type: ignore[assignment]
+            own: OwnModel = self.tasks[task]
             per_task.append(own.pooler(self.readout(own.encoder(texts), texts)))
         vectors = torch.cat(per_task)  # asks, task by task
         back = torch.empty(asked.numel(), dtype=torch.long)
