@@ -61,3 +61,18 @@ def test_every_group_gets_the_same_share_of_its_rate():
     assert [group["lr"] for group in optimizer.param_groups] == [5e-4, 2e-3]
     set_rates(optimizer, 0.25)
     assert [group["lr"] for group in optimizer.param_groups] == [2.5e-4, 1e-3]
+
+
+@pytest.mark.parametrize("method", ["readers", "single", "mttag"])
+def test_lower_layers_learn_slower(method: str, make_trainer: MakeTrainer):
+    trainer = make_trainer(method, encoder_rate=0.01, head_rate=0.5, layer_decay=0.5)
+    model = trainer.model
+    optimizer = make_optimizer(model.method, model.heads, trainer.options)
+    rates = {id(p): group["rate"] for group in optimizer.param_groups for p in group["params"]}
+    encoder = model.method.tasks[1].encoder if method == "single" else model.method.encoder
+    layers = [{rates[id(p)] for p in layer.parameters()} for layer in encoder.layers]
+    assert layers == [{0.005}, {0.01}]
+    assert {rates[id(p)] for p in [*encoder.embedding_parameters(), *encoder.embedding_norm.parameters()]} == {0.0025}
+    assert {rates[id(p)] for p in model.heads.parameters()} == {0.5}
+    if method == "mttag":
+        assert [{rates[id(p)] for p in experts.parameters()} for experts in model.method.experts] == layers

@@ -38,6 +38,8 @@ class Stage:
     name: str = "train"
     tasks: Sequence[int] | None = None
     """The tasks of this stage; None: all of them"""
+    epochs: int | None = None
+    """How long it lasts, if not as long as the options say"""
     freeze_encoder: bool = False
     fixed: Sequence[nn.Parameter] = ()
     """Other weights that do not learn in this stage"""
@@ -125,6 +127,15 @@ class Method(nn.Module):
         for module in self.modules():
             if isinstance(module, Encoder):
                 yield from module.parameters()
+
+    def layers_above(self) -> Iterator[tuple[nn.Parameter, int]]:
+        """What learns at the encoder's rate and lies in or under its layers, with how many layers lie above it."""
+        for encoder in (module for module in self.modules() if isinstance(module, Encoder)):
+            for name, parameter in encoder.named_parameters():
+                if name.startswith("layers."):
+                    yield parameter, encoder.depth - 1 - int(name.split(".")[1])
+                elif not name.startswith("final_norm."):
+                    yield parameter, encoder.depth
 
     def extra_loss(self) -> Tensor | float:
         return 0.0

@@ -78,6 +78,12 @@ class MTTaG(Method):
         yield from super().encoder_parameters()
         yield from self.experts.parameters()
 
+    def layers_above(self) -> Iterator[tuple[nn.Parameter, int]]:
+        yield from super().layers_above()
+        for index, experts in enumerate(self.experts):
+            for parameter in experts.parameters():
+                yield parameter, self.encoder.depth - 1 - index
+
     def loss_scale(self, outputs: int) -> float:
         return 1 / math.log(outputs) if self.divide_losses and outputs > 1 else 1.0
 

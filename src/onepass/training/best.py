@@ -53,11 +53,10 @@ class Best:
             return False
         self.score, self.epoch, self.since = score, epoch, 0
         for name, parameter in model.named_parameters():
-            if parameter.requires_grad:
-                if name in self.kept:
-                    self.kept[name].copy_(parameter)
-                else:
-                    self.kept[name] = parameter.detach().clone()
+            if name in self.kept:  # what stopped learning meanwhile is kept as it is now, too
+                self.kept[name].copy_(parameter)
+            elif parameter.requires_grad:
+                self.kept[name] = parameter.detach().clone()
         return True
 
     @torch.no_grad()

@@ -25,13 +25,22 @@ from onepass.tasks import TaskFile
 from onepass.training.average import RunningMean
 from onepass.training.best import Best
 from onepass.training.sets import TaskSet, fingerprint
+from onepass.training.stages import Finished
 
 
 class StageState:
     """Everything that changes while a stage is trained, but the model: optimiser, mean, best weights, position."""
 
-    def __init__(self, optimizer: Any, mean: RunningMean, best: Best, stream: RowStream, evaluate_every: float):
-        self.optimizer, self.mean, self.best, self.stream = optimizer, mean, best, stream
+    def __init__(
+        self,
+        optimizer: Any,
+        mean: RunningMean,
+        best: Best,
+        stream: RowStream,
+        finished: Finished,
+        evaluate_every: float,
+    ):
+        self.optimizer, self.mean, self.best, self.stream, self.finished = optimizer, mean, best, stream, finished
         self.epoch, self.batch, self.rows, self.skipped_in_a_row = 0, 0, 0, 0
         self.next_evaluation = evaluate_every
         self.at_epoch = stream.state()
@@ -53,6 +62,7 @@ class StageState:
             "stream": self.at_epoch,
             "mean_steps": self.mean.steps,
             "best": [self.best.score, self.best.epoch, self.best.since],
+            "finished": self.finished.numbers(),
         }
 
     def restore(self, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
@@ -63,6 +73,7 @@ class StageState:
         for i, mean in enumerate(self.mean.means):
             mean.copy_(tensors[f"mean.{i}"])
         self.best.score, self.best.epoch, self.best.since = numbers["best"]
+        self.finished.restore(numbers["finished"])
         device = self.optimizer.param_groups[0]["params"][0].device
         self.best.kept = {k.removeprefix("best."): t.to(device) for k, t in tensors.items() if k.startswith("best.")}
         state: dict[int, dict[str, Tensor]] = {}

@@ -25,12 +25,11 @@ from tqdm import tqdm
 from onepass.calibration import settle
 from onepass.data.stream import RowStream, token_batches
 from onepass.encoder.batch import Batch
-from onepass.encoder.encoder import Encoder
 from onepass.encoder.loading import load_encoder
 from onepass.errors import ConfigError, TrainingError, listed
 from onepass.folder import check_output, size_of
 from onepass.heads import check_kinds
-from onepass.methods import Method, Stage, check_method, make_method
+from onepass.methods import Stage, check_method, make_method
 from onepass.model import Model
 from onepass.tasks import TaskFile, read_task_file
 from onepass.training.average import RunningMean
@@ -43,6 +42,7 @@ from onepass.training.objective import Objective
 from onepass.training.optimizer import make_optimizer, rate_at, set_rates
 from onepass.training.options import TrainOptions, check_train, sampler_of, train_options
 from onepass.training.sets import TaskSet, fingerprint, read_sets
+from onepass.training.stages import Finished, fixed_parameters, stages_of
 
 log = logging.getLogger(__name__)
 CHECKS = (check_method, check_kinds, check_train)
@@ -138,7 +138,7 @@ class Trainer:
             )
             log.info("going on from %s", self.checkpoints.folder)  # type: ignore[union-attr]
         self.model.to(self.accelerator.device)
-        for number, stage in enumerate(self.model.method.stages()):
+        for number, stage in enumerate(stages_of(self.model.method, self.options)):
             if saved is None or number >= saved["stage"]:
                 self.run_stage(stage, number, saved if saved is not None and number == saved["stage"] else None)
         for number, item in enumerate(self.sets):
@@ -176,18 +176,20 @@ class Trainer:
             RunningMean([p for group in optimizer.param_groups for p in group["params"]], options.average),
             Best(options.select, [self.sets[task].task for task in tasks]),
             RowStream(sizes, options.seed),
+            Finished(options.freeze_done, tasks, self.own_parameters),
             options.evaluate_every,
         )
         if saved is not None:
             state.restore(saved["tensors"], saved["state"])
-        total = options.epochs * sum(sizes)
+        epochs = stage.epochs or options.epochs
+        total = epochs * sum(sizes)
         losses = TaskLosses(len(self.sets), self.accelerator.device)
         bar = tqdm(
             total=total, initial=state.rows, unit="row", desc=stage.name, disable=not self.progress, dynamic_ncols=True
         )
         with bar:
-            while state.epoch < options.epochs and not self.out_of_patience(state.best):
-                batches = self.batches_of_epoch(tasks, state)
+            while state.epoch < epochs and not self.out_of_patience(state):
+                batches = self.batches_of_epoch(tasks, state, epochs)
                 for rows in batches[state.batch :]:
                     state.batch += 1
                     state.rows += len(rows)
@@ -200,26 +202,27 @@ class Trainer:
                     if state.rows >= state.next_evaluation * sum(sizes) - 1e-6 or state.rows == total:
                         state.next_evaluation += options.evaluate_every
                         with state.mean.in_place():
-                            self.evaluate(stage, state.rows / sum(sizes), tasks, state.best, losses, bar)
+                            self.evaluate(stage, state.rows / sum(sizes), state, losses, bar)
                         self.keep(number, state)
-                        if self.out_of_patience(state.best):
+                        if self.out_of_patience(state):
                             break
                 state.epoch, state.batch = state.epoch + 1, 0
         state.mean.settle()  # for trainings without validation rows, which have no best
         state.best.restore(model)
         self.accelerator.free_memory()  # it keeps every stage's optimiser
         self.texts = {}
+        state.finished.release()
         for parameter in frozen:
             parameter.requires_grad_(True)
         if stage.finish is not None:
             stage.finish(model.heads)  # type: ignore[arg-type]
 
-    def batches_of_epoch(self, tasks: Sequence[int], state: StageState) -> list[list[tuple[int, int]]]:
+    def batches_of_epoch(self, tasks: Sequence[int], state: StageState, epochs: int) -> list[list[tuple[int, int]]]:
         """The epoch's batches of (task, row), in order; every process draws the same."""
         self.model.train()
         options = self.options
         state.at_epoch = state.stream.state()
-        counts = sampler_of(options.sampler).counts(state.stream.sizes, state.epoch, options.epochs)
+        counts = sampler_of(options.sampler).counts(state.stream.sizes, state.epoch, epochs)
         order = state.stream.epoch_order(counts, state.epoch)
         lengths = [self.sets[task].train.lengths for task in tasks]
         batches = token_batches(order, lengths, options.batch_size, options.batch_tokens)
@@ -245,8 +248,8 @@ class Trainer:
     def tokens_per_s(self) -> float:
         return self.tokens / self.seconds if self.seconds else 0.0
 
-    def out_of_patience(self, best: Best) -> bool:
-        return bool(self.options.patience) and best.since >= self.options.patience
+    def out_of_patience(self, state: StageState) -> bool:
+        return state.finished.everything or 0 < self.options.patience <= state.best.since
 
     def keep(self, stage: int, state: StageState) -> None:
         """Leave a checkpoint, if the last one is old enough."""
@@ -273,6 +276,8 @@ class Trainer:
         found = losses_of(batch, asked, targets, lesson, kept)  # (B,)
         weights = torch.tensor([self.sets[task].task.weight for task, _ in rows]).to(found.device, non_blocking=True)
         loss = (found * weights).mean() + self.model.method.extra_loss()
+        if not loss.requires_grad:  # nothing but finished tasks, on a fixed encoder
+            return True
         self.accelerator.backward(loss)
         learning = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         norm = self.accelerator.clip_grad_norm_(learning, self.options.clip or float("inf"))
@@ -287,17 +292,16 @@ class Trainer:
         optimizer.zero_grad(set_to_none=True)
         return finite
 
-    def evaluate(
-        self, stage: Stage, epoch: float, tasks: Sequence[int], best: Best, losses: TaskLosses, bar: Any
-    ) -> None:
+    def evaluate(self, stage: Stage, epoch: float, state: StageState, losses: TaskLosses, bar: Any) -> None:
         """Score the validation rows, keep the weights if they are the best so far, and say so."""
         names = self.model.names
         means = {names[task]: value for task, value in losses.take().items()}
-        validation = {task: self.sets[task].validation for task in tasks if len(self.sets[task].validation)}
+        validation = {task: self.sets[task].validation for task in self.tasks if len(self.sets[task].validation)}
         if not validation:
             return
         scores = score_tasks(self.model, validation, self.accelerator.autocast(), stage.forward)
-        better = best.offer(scores, self.model, epoch)
+        better = state.best.offer(scores, self.model, epoch)
+        ended = state.finished.update({task: scores[names[task]]["score"] for task in validation})
         record = {
             "stage": stage.name,
             "epoch": round(epoch, 2),
@@ -317,6 +321,8 @@ class Trainer:
                 stage.name, epoch, record["average"], scores[worst]["score"], worst,
                 float(np.mean(list(means.values()))) if means else float("nan"), ", best so far" if better else "",
             )  # fmt: skip
+            if ended:
+                log.info("no longer better, own weights fixed: %s", ", ".join(names[task] for task in ended))
 
     def diverged(self, rows: list[tuple[int, int]]) -> TrainingError:
         where = ", ".join(f"{self.sets[t].task.name} row {self.sets[t].train.rows[r]}" for t, r in rows[:8])
@@ -329,17 +335,6 @@ class Trainer:
 
 def _device(options: TrainOptions) -> str:
     return "cpu" if options.device == "cpu" or not torch.cuda.is_available() else "cuda"
-
-
-def fixed_parameters(method: Method, stage: Stage, options: TrainOptions) -> list[nn.Parameter]:
-    """What would learn but is not to, in this stage."""
-    fixed = list(stage.fixed)
-    for encoder in (module for module in method.modules() if isinstance(module, Encoder)):
-        if stage.freeze_encoder:
-            fixed += encoder.parameters()
-        elif options.freeze == "embeddings":
-            fixed += encoder.embedding_parameters()
-    return [parameter for parameter in fixed if parameter.requires_grad]
 
 
 class TaskLosses:

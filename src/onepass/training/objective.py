@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from onepass.encoder.batch import Batch
 from onepass.methods import States
 from onepass.model import Answers, Model
-from onepass.training.distillation import Lesson, Teaching
+from onepass.training.distillation import Lesson, Teaching, teachable
 from onepass.training.options import TrainOptions
 
 
@@ -49,11 +50,38 @@ class Objective(nn.Module):
         `kept` is what the method's cache has of the texts, if they were read before.
         """
         answers = self.answers(batch, asked, kept)
-        losses = self.model.losses_of(own_answers(answers, asked.shape[1]), targets)
+        losses = self.losses(answers, asked, targets, lesson)
+        if self.options.rdrop:
+            again = self.answers(batch, asked, kept)  # with other units dropped out
+            losses = (losses + self.losses(again, asked, targets, lesson)) / 2
+            losses = losses + self.options.rdrop * self.apart(answers, again, asked)
+        return losses
+
+    def losses(
+        self, answers: Sequence[Answers], asked: Tensor, targets: Sequence[Any], lesson: Lesson | None
+    ) -> Tensor:
+        """What the labels and the teachers say about one pass, (B,)."""
+        losses = self.model.losses_of(own_answers(answers, asked.shape[1]), targets, self.scale)
         if lesson is not None:
             share = torch.from_numpy(lesson.weights[:, 0]).to(losses.device, non_blocking=True)
             losses = (1.0 - share) * losses + self.taught(answers, lesson)
         return losses
+
+    def scale(self, outputs: int) -> float:
+        """The factor of the losses of tasks with so many outputs."""
+        if self.options.loss_scale == "log_classes":
+            return 1.0 / math.log(outputs) if outputs > 1 else 1.0
+        return self.model.method.loss_scale(outputs)
+
+    def apart(self, answers: Sequence[Answers], again: Sequence[Answers], asked: Tensor) -> Tensor:
+        """How far two passes are from each other in their answers to the texts' own tasks, (B,); arXiv:2106.14448."""
+        total = answers[0].logits.new_zeros(asked.shape[0], dtype=torch.float)
+        for one, two in zip(own_answers(answers, asked.shape[1]), own_answers(again, asked.shape[1]), strict=True):
+            if teachable(one.kind):
+                far = one.kind.divergence(one.logits, two.logits) + one.kind.divergence(two.logits, one.logits)
+                rows = torch.from_numpy(one.asks).to(far.device, non_blocking=True)
+                total = total.index_add(0, rows, far / 2 * self.scale(one.logits.shape[-1]))
+        return total
 
     def answers(self, batch: Batch, asked: Tensor, kept: Tensor | None) -> list[Answers]:
         if kept is None:
@@ -80,7 +108,7 @@ class Objective(nn.Module):
             wanted = wanted.to(device, non_blocking=True)
             # Dividing logits by a temperature divides their gradient by its square.
             far = group.kind.divergence(logits / temperature, wanted / temperature) * temperature**2
-            far = far * self.model.method.loss_scale(logits.shape[-1])
+            far = far * self.scale(logits.shape[-1])
             total = total.index_add(0, rows, far * torch.from_numpy(weights[asks]).to(device, non_blocking=True))
         return total
 

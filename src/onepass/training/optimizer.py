@@ -11,27 +11,20 @@ def make_optimizer(method: Method, heads: nn.ModuleList, options: TrainOptions) 
     """An optimiser over everything that learns; a parameter without a gradient is not touched in a step."""
     in_encoder = {id(p) for p in method.encoder_parameters()}
     tokens = {id(p) for p in method.token_parameters()}
+    above = {id(p): layers for p, layers in method.layers_above()} if options.layer_decay < 1 else {}
     rates = {"encoder": options.encoder_rate, "tokens": options.token_rate, "heads": options.head_rate}
-    groups: dict[tuple[str, bool], list[nn.Parameter]] = {}
+    groups: dict[tuple[str, bool, int], list[nn.Parameter]] = {}
     for parameter in [*method.parameters(), *heads.parameters()]:
         if not parameter.requires_grad:
             continue
         part = "encoder" if id(parameter) in in_encoder else "tokens" if id(parameter) in tokens else "heads"
-        groups.setdefault((part, parameter.ndim > 1), []).append(parameter)
-    return AdamW(
-        [
-            {
-                "params": parameters,
-                "lr": rates[part],
-                "rate": rates[part],
-                "weight_decay": options.weight_decay * decays,
-            }
-            for (part, decays), parameters in groups.items()
-        ],
-        betas=(0.9, 0.999),
-        eps=1e-8,
-        fused=True,
-    )
+        groups.setdefault((part, parameter.ndim > 1, above.get(id(parameter), 0)), []).append(parameter)
+    described = []
+    for (part, decays, layers), parameters in groups.items():
+        rate = rates[part] * options.layer_decay**layers
+        decay = options.weight_decay * decays
+        described.append({"params": parameters, "lr": rate, "rate": rate, "weight_decay": decay})
+    return AdamW(described, betas=(0.9, 0.999), eps=1e-8, fused=True)
 
 
 def rate_at(progress: float, warmup: float) -> float:

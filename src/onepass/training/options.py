@@ -46,6 +46,10 @@ class TrainOptions:
     """Learning rate of the tasks' own input tokens: readers, prompts"""
     head_rate: float = 2e-4
     """Learning rate of poolers, heads and what else a method adds"""
+    layer_decay: float = 1.0
+    """The rate of each layer of the encoder is this share of the rate of the layer above it; 1: one rate for all"""
+    frozen_epochs: int = 0
+    """Epochs with a fixed encoder before all learns, in which poolers, heads and tokens find their place"""
     freeze: Literal["none", "embeddings"] = "none"
     """What of the encoder does not learn: `embeddings` are its tables of words, positions and types"""
     warmup: float = 0.1
@@ -64,12 +68,18 @@ class TrainOptions:
     """How an epoch is divided among tasks: proportional, uniform, square_root, annealed"""
     select: Literal["mean", "worst", "weighted"] = "mean"
     """What the kept checkpoint is best in on validation: the mean, the worst task, or the mean by the tasks' weights"""
+    loss_scale: Literal["none", "log_classes"] = "none"
+    """`log_classes` divides a task's losses by the logarithm of its number of outputs; none: as the method does"""
+    rdrop: float = 0.0
+    """Weight of the distance between two passes with different dropout (R-Drop); a step then costs twice as much"""
     distill: DistillOptions | None = None
     """Learn from trained models beside the labels: {teachers: FOLDER, weight: 0.5, temperature: 2, ...}"""
     evaluate_every: float = 1.0
     """Epochs between two evaluations on validation; parts of an epoch are possible"""
     patience: int = 0
     """Stop after so many evaluations without a better one; 0: never"""
+    freeze_done: int = 0
+    """A task's own weights stop learning after so many evaluations without a better score of its own; 0: never"""
     checkpoint_every_s: float = 300.0
     """Seconds between two checkpoints for --resume; they are written after evaluations"""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
@@ -88,6 +98,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     "warmup": (0, 1),
     "average": (0, 0.9999),  # at 1 the untrained weights would never be forgotten
     "dropout": (0, 0.9),
+    "layer_decay": (0.01, 1),
     "max_length": (8, math.inf),
     "evaluate_every": (0.01, math.inf),
     "seed": (0, 2**32 - 1),

@@ -1,0 +1,79 @@
+"""The stages of a training: those the method wants, and a warm-up before them if the options ask for one."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from torch import nn
+
+from onepass.encoder.encoder import Encoder
+from onepass.methods import Method, Stage
+from onepass.training.options import TrainOptions
+
+
+def stages_of(method: Method, options: TrainOptions) -> list[Stage]:
+    """What is trained, one after the other."""
+    stages = []
+    for stage in method.stages():
+        if options.frozen_epochs and not stage.freeze_encoder and not stage.cached:
+            name = f"{stage.name}, encoder fixed"
+            stages.append(replace(stage, name=name, epochs=options.frozen_epochs, freeze_encoder=True, finish=None))
+        stages.append(stage)
+    return stages
+
+
+def fixed_parameters(method: Method, stage: Stage, options: TrainOptions) -> list[nn.Parameter]:
+    """What would learn but is not to, in this stage."""
+    fixed = list(stage.fixed)
+    if stage.freeze_encoder:
+        fixed += method.encoder_parameters()
+    elif options.freeze == "embeddings":
+        for encoder in (module for module in method.modules() if isinstance(module, Encoder)):
+            fixed += encoder.embedding_parameters()
+    return [parameter for parameter in fixed if parameter.requires_grad]
+
+
+class Finished:
+    """Tasks that get no better: their own weights stop learning, and no longer learn by heart.
+
+    Their rows stay in the batches, so that what all share goes on serving them.
+    """
+
+    def __init__(self, patience: int, tasks: Sequence[int], own: Callable[[int], list[nn.Parameter]]):
+        self.patience, self.own = patience, own
+        self.best = dict.fromkeys(tasks, float("-inf"))
+        self.since = dict.fromkeys(tasks, 0)
+        """Evaluations since each task's best"""
+        self.fixed: list[nn.Parameter] = []
+
+    def update(self, scores: Mapping[int, float]) -> list[int]:
+        """Take in an evaluation's scores; the tasks that are finished since now."""
+        for task, score in scores.items():
+            self.since[task] = 0 if score > self.best[task] else self.since[task] + 1
+            self.best[task] = max(score, self.best[task])
+        ended = [task for task in scores if self.patience and self.since[task] == self.patience]
+        self._fix(ended)
+        return ended
+
+    @property
+    def everything(self) -> bool:
+        return bool(self.patience) and all(since >= self.patience for since in self.since.values())
+
+    def _fix(self, tasks: Sequence[int]) -> None:
+        found = [parameter for task in tasks for parameter in self.own(task)]
+        for parameter in found:
+            parameter.requires_grad_(False)
+        self.fixed += found
+
+    def release(self) -> None:
+        """Let everything learn again, in the next stage."""
+        for parameter in self.fixed:
+            parameter.requires_grad_(True)
+
+    def numbers(self) -> list[Any]:
+        return [[task, self.best[task], self.since[task]] for task in self.best]
+
+    def restore(self, numbers: Sequence[Any]) -> None:
+        for task, best, since in numbers:
+            self.best[task], self.since[task] = best, since
+        self._fix([task for task, since in self.since.items() if self.patience and since >= self.patience])
