@@ -110,6 +110,8 @@ class MethodChoice(BaseModel):
 
     name: str = "readers"
     options: dict[str, Any] = Field(default={})
+    chosen: dict[str, str] = Field(default={})
+    """Options that were left open (`auto`), and for what they were decided"""
 
 
 class TaskFile(BaseModel):

@@ -1,6 +1,7 @@
 """Readers look at the text and at their own task's readers, and nobody looks at them."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,18 +10,33 @@ from torch import Tensor
 
 from onepass.encoder.batch import Batch, Layout
 from onepass.errors import ConfigError
+from onepass.methods import settle_method
 from onepass.methods.readers import read
 from onepass.model import Model
+from onepass.tasks import MethodChoice
 
 MakeModel = Callable[..., Model]
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"depth": 1, "tokens": 1},
+    {"depth": 3},
+    {"pooler": "none"},
+    {"pooler": "low_rank", "rank": 3},
+    {"readout": "attention"},
+    {"depth": 1, "tokens": 1, "readout": "attention", "pooler": "low_rank"},
+]
+every_option = pytest.mark.parametrize("options", OPTIONS, ids=str)
 
 
 def packed(model: Model, texts: list[str]) -> Batch:
     return Batch.of([(e.ids, e.types) for e in model.tokenizer.encode([(text,) for text in texts])])
 
 
-def test_a_task_answers_the_same_whatever_other_tasks_exist(make_model: MakeModel, texts: list[str]) -> None:
-    many, few = make_model("readers", num_tasks=4), make_model("readers", num_tasks=2, seed=5)
+@every_option
+def test_a_task_answers_the_same_whatever_other_tasks_exist(
+    options: dict[str, Any], make_model: MakeModel, texts: list[str]
+) -> None:
+    many, few = make_model("readers", num_tasks=4, **options), make_model("readers", num_tasks=2, seed=5, **options)
     for task in range(2):
         few.method.tasks[task].load_state_dict(many.method.tasks[task].state_dict())
         few.heads[task].load_state_dict(many.heads[task].state_dict())
@@ -84,14 +100,80 @@ def test_readers_start_near_the_cls_input(make_model: MakeModel) -> None:
     torch.testing.assert_close(model.method.tasks[0].tokens, cls.expand(2, -1))
 
 
-@pytest.mark.parametrize("options", [{"depth": 0}, {"depth": 4}, {"tokens": 0}])
-def test_impossible_sizes_are_refused(options: dict[str, int], make_model: MakeModel) -> None:
-    with pytest.raises(ConfigError, match="depth from 1 to 3"):
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"depth": 0}, "depth from 1 to 3"),
+        ({"depth": 4}, "depth from 1 to 3"),
+        ({"tokens": 0}, "depth from 1 to 3"),
+        ({"pooler": "low_rank", "rank": 0}, "rank is 0; possible: a whole number from 1"),
+        ({"depth": "auto"}, "chosen when a model is trained"),
+        ({"depth": "deep"}, "depth is 'deep'; possible: a whole number from 0, or auto"),
+        ({"readout": "none"}, "readout is 'none'; possible: layer, attention"),
+    ],
+)
+def test_impossible_options_are_refused(options: dict[str, Any], message: str, make_model: MakeModel) -> None:
+    with pytest.raises(ConfigError, match=message):
         make_model("readers", **options)
 
 
-@pytest.mark.parametrize("options", [{"depth": 1, "tokens": 1}, {"depth": 3}, {"pooler": "none"}])
-def test_options_keep_tasks_apart(options: dict[str, object], make_model: MakeModel, texts: list[str]) -> None:
+@every_option
+def test_options_keep_tasks_apart(options: dict[str, Any], make_model: MakeModel, texts: list[str]) -> None:
     model = make_model("readers", **options)
     every = model.logits(packed(model, texts), [0, 1, 2, 3])
     np.testing.assert_allclose(model.logits(packed(model, texts), [3])[0], every[3], atol=1e-5)
+
+
+@every_option
+def test_a_task_learns_its_own_weights_only(options: dict[str, Any], make_model: MakeModel, texts: list[str]) -> None:
+    model = make_model("readers", **options).train()
+    model.losses(packed(model, texts), torch.tensor([[1]] * len(texts)), [0, 1] * 4).mean().backward()
+    for number, task in enumerate(model.method.tasks):
+        learned = [weight.grad is not None and bool(weight.grad.any()) for weight in task.parameters()]
+        assert learned == [number == 1] * len(learned)
+
+
+@every_option
+def test_what_is_kept_of_texts_gives_the_same_states(
+    options: dict[str, Any], make_model: MakeModel, texts: list[str]
+) -> None:
+    model = make_model("readers", **options)
+    batch, asked = packed(model, texts), torch.tensor([[2, 0]] * len(texts))
+    with torch.no_grad():
+        kept = model.method.from_cache(model.method.cache(batch), batch.layout, asked)
+        torch.testing.assert_close(kept.vectors, model.method(batch, asked).vectors)
+
+
+def test_a_light_read_out_does_without_the_last_feed_forward_part(make_model: MakeModel, texts: list[str]) -> None:
+    model = make_model("readers", depth=2, readout="attention")
+    seen: list[int] = []
+    for number, layer in enumerate(model.method.encoder.layers):
+        layer.up.register_forward_pre_hook(lambda _module, _inputs, number=number: seen.append(number))
+    model.logits(packed(model, texts), [0, 1])
+    assert seen == [0, 1, 1]  # the text in two layers, the readers in one
+
+
+def test_a_pooler_of_low_rank_is_the_full_one_with_few_weights(make_model: MakeModel, texts: list[str]) -> None:
+    low, full = make_model("readers", pooler="low_rank", rank=2), make_model("readers")
+    for few, many in zip(low.method.tasks, full.method.tasks, strict=True):
+        with torch.no_grad():
+            few.pooler.bias.normal_()
+            many.tokens.copy_(few.tokens)
+            many.pooler.weight.copy_(torch.eye(32) + few.pooler.up @ few.pooler.down)
+            many.pooler.bias.copy_(few.pooler.bias)
+    full.heads.load_state_dict(low.heads.state_dict())
+    asked = [0, 1, 2, 3]
+    for one, other in zip(*(m.logits(packed(m, texts), asked) for m in (low, full)), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+@pytest.mark.parametrize(("tasks", "tokens", "depth"), [(26, 2, 2), (27, 2, 1), (53, 1, 2), (1000, 1, 1)])
+def test_the_depth_is_chosen_by_the_number_of_tasks(tasks: int, tokens: int, depth: int) -> None:
+    choice = settle_method(MethodChoice(name="readers", options={"depth": "auto", "tokens": tokens}), tasks)
+    assert choice.options == {"depth": depth, "tokens": tokens}
+    assert choice.chosen == {"depth": f"auto, for {tasks:,} tasks"}
+
+
+def test_a_depth_that_was_given_stays() -> None:
+    choice = MethodChoice(name="readers", options={"depth": 2})
+    assert settle_method(choice, 1000) == choice

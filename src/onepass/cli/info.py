@@ -34,7 +34,7 @@ def info(
     show(
         f"encoder  {encoder['family']}, {encoder['layers']} layers, {encoder['width']} wide, "
         f"{encoder['max_length']} tokens, from {encoder['source']}",
-        f"method   {found['method']['name']} {found['method']['options'] or ''}".rstrip(),
+        f"method   {_method(found['method'])}",
         f"passes   {passes} for all {len(found['tasks'])} tasks" if passes == 1 else f"passes   {passes}, one a task",
         made,
     )
@@ -76,6 +76,13 @@ def summary(folder: Path) -> dict[str, Any]:
         ],
         "versions": config["versions"],
     }
+
+
+def _method(method: dict[str, Any]) -> str:
+    """A method with its options, and why those were chosen that were left open."""
+    why = method.get("chosen", {})
+    options = [f"{key}={value}" + (f" ({why[key]})" if key in why else "") for key, value in method["options"].items()]
+    return " ".join([method["name"], ", ".join(options)]).rstrip()
 
 
 def _shortened(labels: list[str], most: int = 6) -> str:

@@ -1,8 +1,10 @@
 """The methods, one paper a file; this list is the only one."""
 
 import inspect
+import logging
 from collections.abc import Mapping
-from typing import Any, Literal, get_args, get_origin
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 from onepass.encoder.encoder import Encoder
 from onepass.errors import ConfigError, listed, unknown
@@ -19,7 +21,7 @@ from onepass.methods.ptuning import PTuning
 from onepass.methods.ptuning2 import PTuning2
 from onepass.methods.readers import Readers
 from onepass.methods.single import Single
-from onepass.tasks import TaskFile
+from onepass.tasks import MethodChoice, TaskFile
 
 METHODS: dict[str, type[Method]] = {
     "readers": Readers,
@@ -36,7 +38,8 @@ METHODS: dict[str, type[Method]] = {
     "prefix": TaskPrefixes,
 }
 
-__all__ = ["METHODS", "Method", "Stage", "States", "check_method", "make_method"]
+log = logging.getLogger(__name__)
+__all__ = ["METHODS", "Method", "Stage", "States", "check_method", "make_method", "settle_method"]
 
 
 def options_of(name: str) -> dict[str, inspect.Parameter]:
@@ -62,6 +65,9 @@ def option_faults(name: str, options: Mapping[str, Any]) -> list[str]:
 
 def mismatch(value: Any, annotation: Any) -> str | None:
     """What was wanted, if the value is not of the annotated sort."""
+    if get_origin(annotation) in (Union, UnionType):
+        wanted = [mismatch(value, choice) for choice in get_args(annotation)]
+        return None if None in wanted else ", or ".join(str(one) for one in wanted)
     if get_origin(annotation) is Literal:
         return None if value in get_args(annotation) else ", ".join(map(str, get_args(annotation)))
     if annotation is int:
@@ -78,6 +84,18 @@ def make_method(name: str, encoder: Encoder, options: Mapping[str, Any] | None =
     if faults := option_faults(name, options or {}):
         raise ConfigError(listed(faults))
     return METHODS[name](encoder, **(options or {}))
+
+
+def settle_method(choice: MethodChoice, num_tasks: int) -> MethodChoice:
+    """The choice with the options that were left open (`depth: auto`) decided for so many tasks."""
+    if option_faults(choice.name, choice.options):
+        return choice
+    defaults = {key: parameter.default for key, parameter in options_of(choice.name).items()}
+    chosen = METHODS[choice.name].settle(defaults | choice.options, num_tasks)
+    for key, value in chosen.items():
+        log.info("method %s: %s is %s, chosen for %d tasks", choice.name, key, value, num_tasks)
+    why = dict.fromkeys(chosen, f"auto, for {num_tasks:,} tasks")
+    return MethodChoice(name=choice.name, options={**choice.options, **chosen}, chosen={**choice.chosen, **why})
 
 
 def check_method(file: TaskFile) -> list[str]:

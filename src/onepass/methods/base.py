@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -79,6 +79,11 @@ class Method(nn.Module):
     @property
     def device(self) -> torch.device:
         return next(self.encoder.parameters()).device
+
+    @classmethod
+    def settle(cls, options: Mapping[str, Any], num_tasks: int) -> dict[str, Any]:
+        """Values of the options that were left to be chosen (`auto`), for so many tasks; `options` are all of them."""
+        return {}
 
     def new_task(self) -> nn.Module:
         """The weights of one more task, before they are initialised from its data."""

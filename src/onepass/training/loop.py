@@ -29,7 +29,7 @@ from onepass.encoder.loading import load_encoder
 from onepass.errors import ConfigError, TrainingError, listed
 from onepass.folder import check_output, size_of
 from onepass.heads import check_kinds
-from onepass.methods import Stage, check_method, make_method
+from onepass.methods import Stage, check_method, make_method, settle_method
 from onepass.model import Model
 from onepass.tasks import TaskFile, read_task_file
 from onepass.training.average import RunningMean
@@ -72,11 +72,12 @@ def train(
     options = train_options(file.train)
     set_seed(options.seed)
     encoder, tokenizer = load_encoder(file.encoder, max_length=options.max_length)
-    method = make_method(file.method.name, encoder, file.method.options)
+    choice = settle_method(file.method, len(file.tasks))
+    method = make_method(choice.name, encoder, choice.options)
     if faults := method.limits(len(file.tasks), options.max_length):
         raise ConfigError(listed(faults))
     sets = read_sets(file, tokenizer)
-    model = Model(method, tokenizer, file.method, file.encoder, dropout=options.dropout)
+    model = Model(method, tokenizer, choice, file.encoder, dropout=options.dropout)
     for item in sets:
         model.add(item.task, item.train)
     checkpoints = None
