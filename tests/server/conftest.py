@@ -93,7 +93,7 @@ class Running:
         return self.post("/predict", {"inputs": inputs} | ({"tasks": tasks} if tasks else {}), **headers)
 
     def counter(self, name: str, **labels: str) -> float:
-        inside = "{" + ",".join(f'{key}="{value}"' for key, value in labels.items()) + "}" if labels else ""
+        inside = "{" + ",".join(f'{key}="{value}"' for key, value in sorted(labels.items())) + "}" if labels else ""
         found = re.search(rf"^{name}{re.escape(inside)} (\S+)$", str(self.get("/metrics")[1]), re.MULTILINE)
         return float(found[1]) if found else 0.0
 
@@ -111,6 +111,12 @@ class Running:
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise
+
+
+@pytest.fixture(scope="session")
+def running() -> type[Running]:
+    """Makes server processes."""
+    return Running
 
 
 Start = Callable[..., Running]

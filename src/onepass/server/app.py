@@ -18,6 +18,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from onepass import __version__
+from onepass.server.admin import add_admin_routes
 from onepass.server.body import Left, read_json, tasks_of, texts_of
 from onepass.server.compatible import add_compatible_routes
 from onepass.server.replies import Refused, reply
@@ -111,6 +112,8 @@ def create_app(service: Service) -> ASGIApp:
         return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
 
     add_compatible_routes(app, service)
+    if service.admin_keys:
+        add_admin_routes(app, service, service.changes)
     for name, path in (("index.html", "/"), ("docs.html", "/docs")):
         app.get(path, include_in_schema=False)(_file(name))
     for file in sorted(PAGE.iterdir()):

@@ -149,7 +149,7 @@ def flagged_labels(service: Service) -> dict[str, list[str]]:
     known = service.generation().tasks
     single = {name: task for name, task in known.items() if len(task["text"]) == 1 and task["labels"]}
     if not service.settings.moderation:
-        flagging = {name: task["labels"] for name, task in single.items() if task["thresholds"]}
+        flagging = {name: task["labels"] for name, task in single.items() if task.get("several")}
         return flagging | {name: task["labels"][1:] for name, task in single.items() if len(task["labels"]) == 2}
     chosen: dict[str, list[str]] = {}
     for part in service.settings.moderation.split(","):

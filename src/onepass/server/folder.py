@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from pathlib import Path
 from typing import Any
 
-from onepass.atomic import MANIFEST, read_json
-from onepass.errors import FolderError, OnepassError
-from onepass.heads import make_kind
-from onepass.tasks import Task
+from onepass.atomic import MANIFEST
+from onepass.contents import read_config, read_tasks
+from onepass.errors import FolderError
 
 
 class Unstable(Exception):
@@ -29,35 +29,28 @@ def revision_of(folder: Path) -> str:
 
 def describe(folder: Path) -> dict[str, Any]:
     """A model's tasks, encoder and method, from its JSON files."""
-    config = read_json(folder / "config.json")
+    config = read_config(folder)
     try:
-        found = [read_json(path) for path in sorted((folder / "tasks").glob("*/task.json"))]
         return {
             "max_length": config["encoder"]["max_length"],
             "encoder": {key: config["encoder"][key] for key in ("source", "sha256")},
             "method": config["method"],
-            "tasks": [_task(known) for known in sorted(found, key=lambda known: (known["order"], known["name"]))],
+            "tasks": [_task(known) for known in read_tasks(folder)],
         }
     except (KeyError, TypeError, ValueError) as error:
         raise FolderError(f"{folder} is no model this version can read: {type(error).__name__} {error}.") from error
 
 
 def _task(known: dict[str, Any]) -> dict[str, Any]:
-    task = Task(**{key: value for key, value in known.items() if key in Task.model_fields})
-    thresholds = None
-    try:
-        if of_labels := getattr(make_kind(task), "thresholds", None):
-            thresholds = dict(zip(task.labels, map(float, of_labels(task)), strict=True))
-    except OnepassError:
-        pass  # a kind of a newer version: loading the model will say so
+    fitted = known.get("fitted", {}).get("thresholds") or {}
     return {
-        "name": task.name,
-        "kind": task.kind,
-        "labels": list(task.labels),
-        "text": list(task.text),
-        "thresholds": thresholds,
+        "name": known["name"],
+        "kind": known["kind"],
+        "labels": list(known["labels"]),
+        "text": list(known["text"]),
+        "thresholds": {label: value if math.isfinite(value) else None for label, value in fitted.items()} or None,
         "version": known.get("version", 1),
-        "metric": task.metric,
+        "metric": known.get("metric"),
         "validation": known.get("scores", {}).get("validation", {}),
         "rows": known.get("rows", {}),
     }

@@ -174,6 +174,8 @@ class Pool:
         self._closed = False
         self.draining = False
         """Whether the server was told to end"""
+        self.hold = False
+        """Whether the folder is left alone for now: somebody is changing it, and will say when it is done"""
 
     def command(self, descriptor: int) -> list[str]:
         options = json.dumps({"abstain_below": self.settings.abstain_below})
@@ -352,7 +354,7 @@ class Pool:
             return  # away for a moment, or for good: what is loaded serves on
         if self.current is None or revision == self.current.revision:
             self._seen, self._tries = revision, 0
-        elif not self._replacing.locked() and time.monotonic() >= self._next_try:
+        elif not self.hold and not self._replacing.locked() and time.monotonic() >= self._next_try:
             self._tries = self._tries + 1 if revision == self._seen else 1
             self._seen, self._next_try = revision, time.monotonic() + min(60.0, 2.0**self._tries)
             self.spawn(self._follow(revision))

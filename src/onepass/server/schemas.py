@@ -168,3 +168,37 @@ INFERRED = _json(
     _object({"model_name": STRING, "outputs": {"type": "array", "items": _TENSOR}}, ["model_name", "outputs"]),
     "Labels of each task as BYTES, and their probabilities as FP32 under the name TASK.score",
 )
+_ROW = _object({"text": TEXT, "label": {}}, ["text", "label"])
+LEARN: Schema = {
+    "application/json": {
+        "schema": _object(
+            {
+                "rows": {"type": "array", "items": _ROW, "minItems": 1},
+                "kind": STRING,
+                "labels": {"type": "array", "items": STRING},
+                "metric": STRING,
+                "options": {"type": "object"},
+            },
+            ["rows"],
+            additionalProperties=False,
+            example={"rows": [{"text": "What a lovely day", "label": "good"}, {"text": "Awful", "label": "bad"}]},
+        )
+    },
+    "text/csv": {"schema": STRING},
+    "application/zip": {"schema": {"type": "string", "format": "binary"}},
+}
+JOB = _json(
+    _object(
+        {
+            "number": INTEGER,
+            "change": STRING,
+            "state": {"enum": ["waiting", "running", "loading", "done", "failed"]},
+            "progress": NUMBER,
+            "message": STRING,
+            "revision": {"type": ["string", "null"]},
+        },
+        ["number", "state", "progress"],
+    ),
+    "A change, and how far it is",
+)
+VERSIONS = _json(_object({"serving": STRING, "kept": {"type": "array", "items": STRING}}), "Revisions")

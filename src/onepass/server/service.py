@@ -14,6 +14,7 @@ from starlette.requests import Request
 from onepass.encoder.tokenizer import CHARACTERS_PER_TOKEN, Tokenizer
 from onepass.server.batcher import MESSAGES, Ask, Batcher
 from onepass.server.body import Left, deadline_of
+from onepass.server.changes import Changes
 from onepass.server.keys import ANYONE, Key, Keyring
 from onepass.server.metrics import Metrics
 from onepass.server.pool import Generation, Pool
@@ -47,6 +48,7 @@ class Service:
         self.metrics = Metrics()
         self.batcher = Batcher(settings, self.metrics)
         self.pool = Pool(folder, settings, self.batcher)
+        self.changes = Changes(folder, self.pool)
         self.metrics.watch(self.batcher, self.pool)
         self.started = time.time()
 
@@ -128,4 +130,5 @@ class Service:
         return cut, [len(item) for item in encoded]
 
     async def close(self) -> None:
+        self.changes.close()
         await self.pool.close()

@@ -98,10 +98,10 @@ class Served:
             if (score is not None and not math.isfinite(score)) or not _finite(prediction.get("scores") or {}):
                 return "not_finite"
             unsure = score is not None and score < self.abstain_below
-            said = {"threshold": known["thresholds"], "abstained": prediction["label"] is None or unsure}
-            tasks[name] = said | prediction | {"version": known["version"]}
-            if unsure:
-                tasks[name]["abstained"] = True
+            said: dict[str, Any] = {"threshold": None, "abstained": False} | prediction
+            if unsure and not said["abstained"]:
+                said |= {"abstained": True, "reason": f"less probable than {self.abstain_below:g}"}
+            tasks[name] = said | {"version": known["version"]}
         return {"tasks": tasks, "truncated": labelled.truncated}
 
     def count(self, results: Sequence[dict[str, Any] | str]) -> dict[str, dict[str, int]]:
@@ -126,6 +126,9 @@ class Served:
         name = next(name for name, task in self.tasks.items() if len(task["text"]) == width)
         every, one = {"text": text, "tasks": None}, {"text": text, "tasks": [name]}
         self._timed([every])
+        first = self.answer([every])[0]
+        for task, answer in first["tasks"].items() if isinstance(first, dict) else ():
+            self.tasks[task]["several"] = isinstance(answer["label"], list)
         times: dict[str, list[float]] = {"pass_ms": [], "one_task_ms": [], "eight_ms": []}
         for _ in range(3):
             for key, items in (("pass_ms", [every]), ("one_task_ms", [one]), ("eight_ms", [every] * 8)):

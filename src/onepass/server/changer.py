@@ -1,0 +1,98 @@
+"""The process that changes a model folder while the server serves the old version.
+
+    python -m onepass.server.changer < JOB.json
+
+It writes one JSON object to stdout, {"proof": ...} or {"error": ...}; progress goes to stderr as tqdm shows it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from onepass.atomic import MANIFEST, read_json, write_json, write_manifest
+from onepass.errors import OnepassError
+from onepass.server.archive import FILES, SHARED, check_belongs
+from onepass.server.versions import restore
+
+
+def learn(folder: Path, job: dict[str, Any]) -> str:
+    """Train a task on rows; one that is there is trained anew."""
+    from onepass.heads import check_kinds
+    from onepass.living import add_tasks, update_task
+    from onepass.tasks import make_task
+    from onepass.training.adding import add_options
+
+    options = add_options(job["options"])
+    if (folder / "tasks" / job["name"]).is_dir():
+        return str(update_task(folder, job["name"], job["keys"], options, progress=True)[1])
+    return str(
+        add_tasks(folder, [make_task(job["name"], job["keys"], checks=[check_kinds])], options, progress=True)[1]
+    )
+
+
+def install(folder: Path, job: dict[str, Any]) -> str:
+    """Take over a task from an unpacked archive; one of its name is replaced."""
+    from onepass.living import copy_task, remove_task
+
+    archived, name = Path(job["archived"]), job["name"]
+    check_belongs(archived, folder)
+    known = read_json(archived / "task.json")
+    there = folder / "tasks" / name / "task.json"
+    if there.is_file():
+        known["version"] = max(int(known.get("version", 1)), int(read_json(there).get("version", 1)) + 1)
+    # A model of this one task around it, so that it comes in like any task that is copied between models.
+    with tempfile.TemporaryDirectory(dir=archived.parent) as place:
+        source = Path(place) / "model"
+        (source / "tasks" / name).mkdir(parents=True)
+        for file in ("config.json", "encoder.safetensors", *SHARED):
+            if file in read_json(folder / MANIFEST)["files"]:
+                (source / file).symlink_to((folder / file).resolve())
+        write_json(source / "tasks" / name / "task.json", {**known, "name": name})
+        os.link(archived / FILES[1], source / "tasks" / name / FILES[1])
+        write_manifest(source)
+        if there.is_file():
+            remove_task(folder, name)
+        return str(copy_task(source, name, folder)[1])
+
+
+def remove(folder: Path, job: dict[str, Any]) -> str:
+    from onepass.living import remove_task
+
+    return str(remove_task(folder, job["name"])[1])
+
+
+def rollback(folder: Path, job: dict[str, Any]) -> str:
+    return f"revision {restore(folder, job.get('revision'))} is back"
+
+
+CHANGES: dict[str, Callable[[Path, dict[str, Any]], str]] = {
+    "learn": learn,
+    "install": install,
+    "remove": remove,
+    "rollback": rollback,
+}
+
+
+def main() -> None:
+    logging.getLogger("onepass").addHandler(logging.NullHandler())
+    os.nice(10)  # those who ask come first
+    job = json.load(sys.stdin)
+    try:
+        result = {"proof": CHANGES[job["change"]](Path(job["folder"]), job)}
+    except (OnepassError, KeyError, TypeError, ValueError) as error:
+        words = str(error) if isinstance(error, OnepassError) else f"{type(error).__name__}: it does not fit."
+        result = {"error": words}
+    except Exception as error:  # noqa: BLE001  told to whoever asked for the change
+        result = {"error": f"A fault: {type(error).__name__}.", "fault": "yes"}
+    sys.stdout.write(json.dumps(result) + "\n")
+
+
+if __name__ == "__main__":
+    main()

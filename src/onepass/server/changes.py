@@ -1,0 +1,175 @@
+"""Tasks taught, installed, removed and taken back while the server serves: one change at a time, each whole.
+
+A change is made to the model folder by a process of its own. Then workers load the new version and take over; if they
+refuse it, the folder is put back. Until then the old version answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import logging
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onepass.errors import OnepassError
+from onepass.server.folder import Unstable
+from onepass.server.replies import Refused
+from onepass.server.versions import keep, restore
+
+if TYPE_CHECKING:
+    from onepass.server.pool import Pool
+
+log = logging.getLogger(__name__)
+MOST_WAITING, REMEMBERED = 8, 100
+_PERCENT = re.compile(r"(\d+)%\|")
+
+
+@dataclass
+class Job:
+    """A change, asked for, under way or over."""
+
+    number: int
+    change: str
+    name: str | None
+    state: str = "waiting"
+    """waiting, running, loading, done, failed"""
+    progress: float = 0.0
+    message: str = ""
+    revision: str | None = None
+    seconds: float = 0.0
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def told(self) -> dict[str, Any]:
+        keys = ("number", "change", "name", "state", "progress", "message", "revision", "seconds")
+        return {key: getattr(self, key) for key in keys}
+
+
+class Changes:
+    """The changes of a server, in order."""
+
+    def __init__(self, folder: Path, pool: Pool):
+        self.folder, self.pool = folder, pool
+        self.jobs: dict[int, Job] = {}
+        self._numbers = itertools.count(1)
+        self._one = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, change: str, name: str | None = None, files: Path | None = None, **facts: Any) -> Job:
+        """Ask for a change; `files` is a folder of the job's own, deleted when it is over."""
+        if sum(not job.over.is_set() for job in self.jobs.values()) >= MOST_WAITING:
+            raise Refused(429, "busy", f"{MOST_WAITING} changes wait already. Try again later.", retry_s=5)
+        job = Job(next(self._numbers), change, name)
+        self.jobs[job.number] = job
+        for old in [number for number, found in self.jobs.items() if found.over.is_set()][:-REMEMBERED]:
+            del self.jobs[old]
+        task = asyncio.create_task(self._run(job, files, facts))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return job
+
+    async def _run(self, job: Job, files: Path | None, facts: dict[str, Any]) -> None:
+        async with self._one:
+            start = time.monotonic()
+            try:
+                job.state = "running"
+                before = None
+                if job.change != "reload":
+                    before = await asyncio.to_thread(self._keep)
+                    self.pool.hold = True  # what the folder is between two steps of a change is not for serving
+                    await self._change(job, facts)
+                job.state = "loading"
+                job.revision = await self._load(before)
+                await asyncio.to_thread(self._keep)
+                job.state, job.progress = "done", 1.0
+            except Refused as refused:
+                job.state, job.message = "failed", refused.message
+            except OnepassError as error:
+                job.state, job.message = "failed", str(error)
+            except BaseException:
+                job.state, job.message = "failed", "A fault in the server."
+                raise
+            finally:
+                self.pool.hold = False
+                job.seconds = round(time.monotonic() - start, 2)
+                job.over.set()
+                if files is not None:
+                    shutil.rmtree(files, ignore_errors=True)
+                log.info("%s of a task: %s after %.1f s", job.change, job.state, job.seconds)
+
+    def _keep(self) -> str | None:
+        """The revision that could be taken back, if it can be kept."""
+        for _ in range(3):
+            with contextlib.suppress(Unstable):
+                return keep(self.folder)
+        return None
+
+    async def _change(self, job: Job, facts: dict[str, Any]) -> None:
+        """Let a process of its own change the folder."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "onepass.server.changer",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=self.pool.environment(),
+            start_new_session=True,
+        )
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        try:
+            spec = {"change": job.change, "name": job.name, "folder": str(self.folder.resolve()), **facts}
+            process.stdin.write(json.dumps(spec).encode())
+            process.stdin.close()
+            output, _ = await asyncio.gather(process.stdout.read(), self._follow(job, process.stderr))
+            await process.wait()
+        finally:
+            if process.returncode is None:
+                process.kill()
+        try:
+            found = json.loads(output)
+        except ValueError:
+            raise Refused(500, "fault", f"The process that made the change ended with {process.returncode}.") from None
+        if "error" in found:
+            raise Refused(409, "refused", found["error"])
+        job.message = found["proof"]
+
+    async def _follow(self, job: Job, stream: asyncio.StreamReader) -> None:
+        """What the progress bar says; nothing else of it is kept."""
+        while part := await stream.read(4096):
+            if percents := _PERCENT.findall(part.decode("utf-8", "replace")):
+                job.progress = int(percents[-1]) / 100
+
+    async def _load(self, before: str | None) -> str:
+        """Take the changed folder over, or put it back."""
+        try:
+            return (await self.pool.replace()).revision
+        except (OnepassError, Refused):
+            if before is not None:
+                await asyncio.to_thread(restore, self.folder, before)
+                await self.pool.replace()
+            raise
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+
+@contextlib.contextmanager
+def scratch() -> Iterator[Path]:
+    """A new folder for what a job needs; the job deletes it, or whoever fails before there is one."""
+    place = Path(tempfile.mkdtemp(prefix="onepass-"))
+    try:
+        yield place
+    except BaseException:
+        shutil.rmtree(place, ignore_errors=True)
+        raise

@@ -1,0 +1,85 @@
+"""The versions of a model that were served, kept beside its folder so that one can be taken back.
+
+A kept version shares its files with the folder (hard links): nothing is copied, and a file that is replaced lives on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+from pathlib import Path
+
+from onepass.atomic import MANIFEST, edit_folder, verify
+from onepass.errors import ConfigError, FolderError, unknown
+from onepass.server.folder import Unstable, revision_of
+
+KEPT = 8
+
+
+def place_of(folder: Path) -> Path:
+    """Where versions of a folder are kept."""
+    folder = folder.resolve()
+    return folder.parent / f".{folder.name}.versions"
+
+
+def kept(folder: Path) -> list[str]:
+    """The revisions that are kept, the latest last."""
+    place = place_of(folder)
+    found = [entry for entry in place.iterdir() if (entry / MANIFEST).is_file()] if place.is_dir() else []
+    return [entry.name for entry in sorted(found, key=lambda entry: entry.stat().st_mtime_ns)]
+
+
+def keep(folder: Path) -> str:
+    """Keep the folder as it is now; returns its revision."""
+    revision = revision_of(folder)
+    target = place_of(folder) / revision
+    if target.is_dir():
+        os.utime(target)
+        return revision
+    draft = target.with_name(f".{revision}.{os.getpid()}")
+    try:
+        shutil.rmtree(draft, ignore_errors=True)
+        for name in [*verify(folder), MANIFEST]:
+            _share(folder / name, draft / name)
+        if revision_of(draft) != revision:
+            raise Unstable(f"{folder} was replaced while it was kept.")
+        with contextlib.suppress(FileExistsError):
+            draft.rename(target)
+    except OSError as error:
+        raise FolderError(f"{place_of(folder)} cannot be written: {error.strerror}.") from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    for old in kept(folder)[:-KEPT]:
+        shutil.rmtree(place_of(folder) / old, ignore_errors=True)
+    return revision
+
+
+def restore(folder: Path, revision: str | None = None) -> str:
+    """Put a kept version in the folder's place; by default the one before. Returns its revision."""
+    now = revision_of(folder)
+    known = [name for name in kept(folder) if name != now]
+    if not known:
+        raise ConfigError("There is no other version to take back.")
+    revision = revision or known[-1]
+    if revision not in known:
+        raise ConfigError(unknown("revision", revision, known))
+    source = place_of(folder) / revision
+    files = verify(source)
+    with edit_folder(folder) as edit:
+        edit.drop(*edit.before)
+        for name in files:
+            _share(source / name, edit.draft / name)
+    os.utime(source)
+    return revision_of(folder)
+
+
+def _share(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS):
+            raise
+        shutil.copy2(source, target)

@@ -1,0 +1,80 @@
+"""Tasks as archives, and archives that are none."""
+
+import io
+import os
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from onepass.errors import ConfigError, DataError, FolderError
+from onepass.server.archive import FILES, check_belongs, pack, unpack
+
+MOST = 1_000_000
+
+
+def zipped(**files: bytes) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name.replace("__", "/").replace("_dot_", "."), content)
+    return made.getvalue()
+
+
+def tarred(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz") as archive:
+        for member, content in members:
+            archive.addfile(member, io.BytesIO(content))
+    return made.getvalue()
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, size: int = 0, link: str = "") -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    made.type, made.size, made.linkname = kind, size, link
+    return made
+
+
+def test_a_task_comes_out_as_it_went_in(model: Path, tmp_path: Path) -> None:
+    unpack(pack(model, "topic"), tmp_path / "out", MOST)
+    for file in FILES[:2]:
+        assert (tmp_path / "out" / file).read_bytes() == (model / "tasks" / "topic" / file).read_bytes()
+    check_belongs(tmp_path / "out", model)
+    with pytest.raises(ConfigError, match="Did you mean 'topic'"):
+        pack(model, "topc")
+
+
+def test_a_task_of_another_model_is_refused(model: Path, tmp_path: Path) -> None:
+    unpack(pack(model, "topic"), tmp_path / "out", MOST)
+    path = tmp_path / "out" / "belongs.json"
+    path.write_text(path.read_text().replace('"encoder": "', '"encoder": "0'))
+    with pytest.raises(FolderError, match="of another model: its encoder"):
+        check_belongs(tmp_path / "out", model)
+
+
+HOSTILE = {
+    "nothing": b"",
+    "noise": os.urandom(1000),
+    "a pickle": b"\x80\x04\x95.",
+    "upwards": zipped(**{"..__task_dot_json": b"{}"}),
+    "absolute": zipped(__etc__passwd=b"root"),
+    "deep": zipped(a__b__task_dot_json=b"{}"),
+    "another file": zipped(task_dot_json=b"{}", run_dot_py=b"import os"),
+    "too few": zipped(task_dot_json=b"{}"),
+    "a bomb": zipped(weights_dot_safetensors=b"\0" * 900_000),
+    "a tar bomb": tarred((member("weights.safetensors", size=900_000), b"\0" * 900_000)),
+    "too large": zipped(weights_dot_safetensors=os.urandom(MOST + 1)),
+    "a link": tarred((member("task.json", tarfile.SYMTYPE, link="/etc/passwd"), b"")),
+    "a hard link": tarred((member("task.json", tarfile.LNKTYPE, link="../secret"), b"")),
+    "a device": tarred((member("task.json", tarfile.CHRTYPE), b"")),
+    "upwards in a tar": tarred((member("../../task.json"), b"")),
+    "many": tarred(*((member(f"{n}/task.json"), b"") for n in range(50))),
+}
+
+
+@pytest.mark.parametrize("data", HOSTILE.values(), ids=HOSTILE.keys())
+def test_what_is_no_task_is_refused_and_nothing_is_written(data: bytes, tmp_path: Path) -> None:
+    with pytest.raises(DataError):
+        unpack(data, tmp_path / "inside" / "out", MOST)
+    assert not list(tmp_path.rglob("*"))

@@ -1,0 +1,141 @@
+"""Tasks taught, installed, removed and taken back on a live server, while somebody keeps asking."""
+
+import json
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onepass.atomic import write_manifest
+
+KEY = "the admin's key"
+ROWS = [{"text": f"good match {n}", "label": "glad"} for n in range(12)]
+ROWS += [{"text": f"bad vote {n}", "label": "sad"} for n in range(12)]
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def live(model: Path, tmp_path_factory: pytest.TempPathFactory, running: Callable[..., Any]) -> Iterator[Any]:
+    """A server whose tasks may be changed, with a folder of its own."""
+    place = tmp_path_factory.mktemp("live")
+    folder = Path(shutil.copytree(model, place / "model"))
+    server = running(folder, place / "log", {"spare": True}, {"ONEPASS_ADMIN_KEY": KEY}).wait()
+    server.key = KEY
+    yield server
+    server.stop()
+
+
+class Asking:
+    """Asks without a pause in the background, and keeps what was answered."""
+
+    def __init__(self, server: Any):
+        self.server, self.answers, self.over = server, [], threading.Event()
+        self.thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        while not self.over.is_set():
+            self.answers.append(self.server.predict(["late goal", "senate vote", "why ?"]))
+
+    def __enter__(self) -> "Asking":
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.over.set()
+        self.thread.join()
+
+
+def put(server: Any, path: str, body: bytes, kind: str) -> tuple[int, Any]:
+    status, answer, _ = server.request("PUT", path, body, {"Content-Type": kind})
+    return status, json.loads(answer)
+
+
+def test_a_task_is_taught_and_taken_back_under_load(live: Any) -> None:
+    first = live.get("/info")[1]["revision"]
+    with Asking(live) as asking:
+        body = json.dumps({"rows": ROWS, "options": {"epochs": 3}}).encode()
+        status, job = put(live, "/tasks/mood", body, "application/json")
+        assert status == 202
+        live.until(lambda: live.get(f"/jobs/{job['number']}")[1]["state"] in ("done", "failed"), 60)
+        told = live.get(f"/jobs/{job['number']}")[1]
+        assert told["state"] == "done" and told["progress"] == 1.0, told
+        assert "largest change of their logits" in told["message"]
+        answer = live.predict("good match", ["mood"])[1]
+        assert answer["results"][0]["tasks"]["mood"]["label"] in ("glad", "sad")
+        assert answer["revision"] == told["revision"] != first
+
+        assert live.request("GET", "/tasks/mood/archive")[0] == 200
+        status, told = live.post("/rollback", {"revision": first})
+        assert status == 200 and told["revision"] == first
+    assert {task["name"] for task in live.get("/tasks")[1]["tasks"]} == {"topic", "tone", "same"}
+    assert {status for status, _ in asking.answers} == {200}
+    # Every answer is whole: all its texts were asked the same tasks, those of the version it names.
+    names: dict[str, set[frozenset[str]]] = {}
+    for _, answer in asking.answers:
+        for result in answer["results"]:
+            names.setdefault(answer["revision"], set()).add(frozenset(result["tasks"]))
+    assert all(len(sets) == 1 for sets in names.values()) and len(names) == 2
+
+
+def test_a_damaged_or_broken_candidate_is_refused_while_the_old_one_serves(live: Any) -> None:
+    from safetensors.numpy import load_file, save_file
+
+    revision = live.get("/info")[1]["revision"]
+    weights = live.folder / "tasks" / "topic" / "weights.safetensors"
+    good = weights.read_bytes()
+    manifest = (live.folder / "MANIFEST.json").read_bytes()
+    try:
+        tensors = load_file(weights)
+        name = next(iter(tensors))
+        tensors[name][...] = float("nan")
+        weights.unlink()
+        save_file(tensors, weights)
+        write_manifest(live.folder)
+        status, told = live.post("/reload", {})
+        assert status == 409 and "not finite" in told["error"]["message"]
+        assert live.predict("goal")[1]["revision"] == revision
+        assert live.get("/readyz")[0] == 200
+    finally:
+        weights.unlink()
+        weights.write_bytes(good)
+        (live.folder / "MANIFEST.json").write_bytes(manifest)
+    assert live.post("/reload", {})[0] == 200
+
+
+def test_what_cannot_be_changed_is_refused_and_nothing_changes(live: Any) -> None:
+    revision = live.get("/info")[1]["revision"]
+    assert put(live, "/tasks/Bad%20Name", b"{}", "application/json")[0] == 422
+    assert put(live, "/tasks/x", b"not an archive", "application/zip")[0] == 422
+    assert put(live, "/tasks/x", b'{"rows": [{"text": 1, "label": 2}]}', "application/json")[0] == 422
+    assert put(live, "/tasks/x", b"a,b\n1,2\n", "text/csv")[1]["error"]["message"].startswith("The csv has no column")
+    assert live.request("DELETE", "/tasks/nothing")[0] == 404
+    assert live.post("/rollback", {"revision": "../../etc"})[0] == 404
+    assert live.get("/info")[1]["revision"] == revision
+
+
+@pytest.mark.slow
+def test_a_task_is_installed_and_removed_under_load(live: Any) -> None:
+    with Asking(live) as asking:
+        archive = live.request("GET", "/tasks/topic/archive")[1]
+        status, told = put(live, "/tasks/subject", archive, "application/zip")
+        assert status == 200, told
+        same = live.predict("good match", ["topic", "subject"])[1]["results"][0]["tasks"]
+        assert same["topic"]["scores"] == pytest.approx(same["subject"]["scores"])
+        assert live.request("DELETE", "/tasks/subject")[0] == 200
+        assert live.predict("good match", ["subject"])[0] == 422
+    assert {status for status, _ in asking.answers} == {200}
+
+
+def test_only_the_admin_may_change_tasks(live: Any, server: Any) -> None:
+    live.key = "somebody's key"
+    try:
+        assert live.request("DELETE", "/tasks/topic")[0] == 401
+        assert live.request("PUT", "/tasks/x", b"{}", JSON)[0] == 401
+        assert live.get("/jobs/1")[0] == 401
+    finally:
+        live.key = KEY
+    assert server.request("DELETE", "/tasks/topic")[0] == 404  # no admin key, no such routes
+    assert server.request("PUT", "/tasks/x", b"{}", JSON)[0] == 404

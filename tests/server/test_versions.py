@@ -1,0 +1,48 @@
+"""Versions of a model folder that are kept and taken back."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from onepass.errors import ConfigError, FolderError
+from onepass.living import remove_task
+from onepass.server.folder import revision_of
+from onepass.server.versions import KEPT, keep, kept, place_of, restore
+
+
+@pytest.fixture
+def folder(model: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(model, tmp_path / "model"))
+
+
+def test_a_version_comes_back_as_it_was(folder: Path) -> None:
+    first = keep(folder)
+    remove_task(folder, "tone")
+    second = keep(folder)
+    assert kept(folder) == [first, second] and first != second
+    assert restore(folder) == first == revision_of(folder)
+    assert (folder / "tasks" / "tone" / "task.json").is_file()
+    assert restore(folder, second) == second
+    assert not (folder / "tasks" / "tone").exists()
+    with pytest.raises(ConfigError, match="Unknown revision"):
+        restore(folder, "0" * 16)
+
+
+def test_only_some_versions_are_kept(folder: Path) -> None:
+    for number in range(KEPT + 2):
+        name = place_of(folder) / f"{number:016}"
+        shutil.copytree(folder, name)
+    keep(folder)
+    assert len(kept(folder)) == KEPT and kept(folder)[-1] == revision_of(folder)
+
+
+def test_a_damaged_version_is_not_taken_back(folder: Path) -> None:
+    first = keep(folder)
+    remove_task(folder, "tone")
+    now = revision_of(folder)
+    weights = place_of(folder) / first / "tasks" / "tone" / "weights.safetensors"
+    weights.unlink()
+    with pytest.raises(FolderError, match="is damaged"):
+        restore(folder)
+    assert revision_of(folder) == now
