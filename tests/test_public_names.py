@@ -48,11 +48,18 @@ def test_importing_onepass_needs_no_torch_and_no_numpy():
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize("name", ["train", "load", "Model", "evaluate"])
+@pytest.mark.parametrize("name", ["train", "Model", "evaluate"])
 def test_without_torch_a_name_says_what_to_install(name):
     result = python(f"import sys; sys.modules['torch'] = None\nimport onepass\nonepass.{name}")
     assert result.stderr.splitlines()[-1] == (
         f"ImportError: onepass.{name} needs extra packages: pip install 'onepass[train]'"
+    )
+
+
+def test_without_torch_loading_says_what_to_install():
+    result = python("import sys; sys.modules['torch'] = None\nimport onepass\nonepass.load('.')")
+    assert (
+        result.stderr.splitlines()[-1] == "ImportError: onepass.load needs extra packages: pip install 'onepass[train]'"
     )
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from onepass.errors import FolderError as FolderError
     from onepass.errors import OnepassError as OnepassError
     from onepass.errors import TrainingError as TrainingError
+    from onepass.loading import load as load
     from onepass.model import Model as Model
     from onepass.prediction import Prediction as Prediction
     from onepass.tasks import Task as Task
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from onepass.tasks import read_task_file as read_task_file
     from onepass.training import evaluate as evaluate
     from onepass.training import train as train
-
-    load = Model.load
 
 __version__ = "0.1.0"
 
@@ -43,7 +42,7 @@ _WHERE = {
     "TaskFile": "onepass.tasks:TaskFile",
     "TrainingError": "onepass.errors:TrainingError",
     "evaluate": "onepass.training:evaluate",
-    "load": "onepass.model:Model.load",
+    "load": "onepass.loading:load",
     "read_task_file": "onepass.tasks:read_task_file",
     "train": "onepass.training:train",
 }

@@ -1,8 +1,12 @@
 """The packages that a light installation leaves out, and what to type when one of them is needed."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 EXTRAS = {
     "train": ("accelerate", "huggingface_hub", "pyarrow", "safetensors", "scipy", "sklearn", "torch"),
     "datasets": ("datasets",),
+    "engine": ("openvino",),
     "serve": ("fastapi", "prometheus_client", "starlette", "uvicorn"),
     "report": ("jinja2", "matplotlib"),
 }
@@ -19,3 +23,14 @@ def advice(error: ModuleNotFoundError, what: str) -> str | None:
         if missing in modules:
             return f"{what} needs extra packages: pip install 'onepass[{extra}]'"
     return None
+
+
+@contextmanager
+def explained_imports(what: str) -> Iterator[None]:
+    """Within the block a missing package is an error that says what to install."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if text := advice(error, what):
+            raise ImportError(text, name=error.name) from error
+        raise

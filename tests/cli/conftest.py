@@ -26,11 +26,13 @@ def run() -> Callable[..., Any]:
 
 @pytest.fixture
 def process() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs a command as a process of its own."""
+    """Runs a command as a process of its own; `first` is a folder whose modules come before all others."""
 
     def call(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[str]:
-        source = str(Path(onepass.__file__).parents[1])
-        environment = os.environ | {"PYTHONPATH": source, "OMP_NUM_THREADS": "1"} | options.pop("env", {})
+        folders = [*map(str, filter(None, [options.pop("first", None)])), str(Path(onepass.__file__).parents[1])]
+        environment = (
+            os.environ | {"PYTHONPATH": os.pathsep.join(folders), "OMP_NUM_THREADS": "1"} | options.pop("env", {})
+        )
         options = {"capture_output": True} | options
         command = [sys.executable, "-m", "onepass", *map(str, arguments)]
         return subprocess.run(command, text=True, env=environment, timeout=120, check=False, **options)

@@ -240,15 +240,14 @@ def test_the_proof_sees_a_weight_that_moved(make_model: MakeModel) -> None:
 
 
 def test_what_was_made_from_the_old_model_is_left_out(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (folder / "engine").mkdir()
-    (folder / "engine" / "weights.bin").write_bytes(b"old")
+    (folder / "report.html").write_text("old")
     (folder / "notes.txt").write_text("mine")
     write_manifest(folder)
     (folder / "unlisted.txt").write_text("also mine")
     living.remove_task(folder, "spam")
-    assert not (folder / "engine").exists()
+    assert not (folder / "report.html").exists()
     assert (folder / "notes.txt").read_text() == "mine" and (folder / "unlisted.txt").read_text() == "also mine"
-    assert "engine was made from the model as it was" in caplog.text
+    assert "report.html was made from the model as it was" in caplog.text
 
 
 def test_a_model_in_memory_changes_without_its_folder(folder: Path, tone: Task, helpers: Any) -> None:

@@ -1,5 +1,5 @@
-"""The commands, joined: onepass demo, init, check, train, evaluate, predict, info, add, update, remove, rename,
-copy, serve, bench.
+"""The commands, joined: onepass demo, init, check, train, evaluate, predict, export, info, add, update, remove,
+rename, copy, serve, bench.
 
 What takes long to import (torch above all) is imported inside the commands, so that -h answers at once.
 """
@@ -16,6 +16,7 @@ from onepass.cli.check import check
 from onepass.cli.copy import copy
 from onepass.cli.demo import demo
 from onepass.cli.evaluate import evaluate
+from onepass.cli.export import export
 from onepass.cli.guard import guarded
 from onepass.cli.info import info
 from onepass.cli.init import init
@@ -33,7 +34,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # guard.py answers for errors
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, init, check, train, evaluate, predict, info, add, update, remove, rename, copy, serve):
+for command in (demo, init, check, train, evaluate, predict, export, info, add, update, remove, rename, copy, serve):
     app.command()(guarded(command))
 app.add_typer(bench, name="bench")
 

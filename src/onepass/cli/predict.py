@@ -15,9 +15,9 @@ from onepass.cli.console import progress, say, write_json
 from onepass.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
+    from onepass.asking import Asking
     from onepass.filejob import FileJob, Progress, Questions
     from onepass.filejob.records import Source
-    from onepass.model import Model
     from onepass.prediction import Labelled, Text
 
 ROWS = 1024  # texts read ahead, sorted by length and labelled together
@@ -82,9 +82,9 @@ def predict(
         from onepass.filejob import check_paths
 
         check_paths(input, output, rejects, overwrite=force, spreadsheet_safe=spreadsheet_safe)
-    from onepass.model import Model
+    from onepass.loading import load_fastest
 
-    model = Model.load(folder)
+    model = load_fastest(folder)
     names = None if tasks is None else [name.strip() for name in tasks.split(",") if name.strip()]
     if input is None:
         for labelled in _answers(model, _given(texts or [], pair), names):
@@ -167,7 +167,7 @@ def _stdin_lines() -> Iterator[str]:
             yield text
 
 
-def _answers(model: Model, texts: Iterable[Text], names: Sequence[str] | None) -> Iterator[Labelled]:
+def _answers(model: Asking, texts: Iterable[Text], names: Sequence[str] | None) -> Iterator[Labelled]:
     """The texts with their answers, in order; never more than a chunk of them in memory."""
     left = iter(texts)
     # Someone who types wants the answer to each line at once.

@@ -120,6 +120,13 @@ class Method(nn.Module):
         """Whether the answers of other tasks change when this one is removed or trained anew."""
         return self.depends_on_tasks
 
+    def engine_recipe(self) -> dict[str, Any] | None:
+        """What the torch-free engine has to do in place of `forward`: a runner of `engine.engine` and its options.
+
+        None: no engine can be built.
+        """
+        return None
+
     def stages(self) -> list[Stage]:
         return [Stage()]
 

@@ -4,7 +4,7 @@ Liu et al. 2019, arXiv:1901.11504. MTOP's comparison shares the pooler between t
 default here); the released MT-DNN code gives each task its own (`pooler: task`).
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
@@ -28,6 +28,7 @@ class MTDNN(Method):
     ):
         super().__init__(encoder)
         self.readout = READOUTS[readout]
+        self.readout_name = readout
         self.pooler_of = pooler
         self.pooler = Pooler(encoder.width) if pooler == "shared" else None
         if pooler == "shared":
@@ -35,6 +36,9 @@ class MTDNN(Method):
 
     def new_task(self) -> nn.Module:
         return PooledTask(self.encoder.width) if self.pooler_of == "task" else nn.Module()
+
+    def engine_recipe(self) -> dict[str, Any]:
+        return {"runner": "pooling", "readout": self.readout_name}
 
     def forward(self, batch: Batch, asked: Tensor) -> States:
         return self.from_cache(self.cache(batch), batch.layout, asked)

@@ -120,6 +120,9 @@ class Readers(Method):
     def token_parameters(self) -> Iterator[nn.Parameter]:
         return (self.own(task).tokens for task in range(len(self.tasks)))
 
+    def engine_recipe(self) -> dict[str, Any]:
+        return {"runner": "readers", "depth": self.depth}
+
     def forward(self, batch: Batch, asked: Tensor) -> States:
         return self.answer(self.keys_values(batch), batch.layout, asked)
 

@@ -1,0 +1,131 @@
+"""The engine: a trained model, run by a runtime instead of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from onepass.asking import Asking
+from onepass.atomic import read_json
+from onepass.contents import find_folder, model_files, read_config, task_of, task_order
+from onepass.encoder.config import EncoderConfig
+from onepass.encoder.tokenizer import Encoded, Tokenizer
+from onepass.engine.graph import FAR, EncoderGraph
+from onepass.engine.plan import STEP, batches
+from onepass.engine.pooling import Pooling
+from onepass.engine.reading import Reading
+from onepass.engine.runner import KEPT, Runner
+from onepass.engine.weights import read_weights
+from onepass.errors import EncoderError, FolderError, unknown
+from onepass.heads import Kind, make_kind
+from onepass.loading import ENGINE
+from onepass.tasks import Task
+
+FORMAT = 1
+RUNNERS: dict[str, type[Runner]] = {"readers": Reading, "pooling": Pooling}
+"""What an engine can do, by the names that methods use in their recipes"""
+MOST_NUMBERS = 2**24
+"""Of the vectors of one call that are kept at a time: 64 MB"""
+
+
+class Engine(Asking):
+    """Labels texts like the model it was exported from. Many threads may ask; it computes for one at a time."""
+
+    def __init__(self, folder: str | Path, threads: int | None = None, *, recipe: dict[str, Any] | None = None):
+        """`recipe` is what to build where the folder's own, which `onepass export` wrote, is not wanted."""
+        path = find_folder(folder)
+        files = model_files(path)
+        config, recipe = read_config(path), _recipe(path, files) if recipe is None else recipe
+        self.folder = path
+        self.recipe: dict[str, Any] = recipe
+        self.tokenizer = Tokenizer.load(path / "tokenizer.json", config["encoder"]["max_length"])
+        self.tasks: list[Task] = []
+        self.kinds: list[Kind] = []
+        self._own = []
+        try:
+            for name in task_order(path, files):
+                task, _ = task_of(path / "tasks" / name)
+                self.tasks.append(task)
+                self.kinds.append(make_kind(task))
+                self._own.append(read_weights(path / "tasks" / name / "weights.safetensors"))
+            encoder = EncoderGraph(
+                EncoderConfig.from_dict(config["encoder"]["config"]), read_weights(path / "encoder.safetensors")
+            )
+            shared = read_weights(path / "method.safetensors") if "method.safetensors" in files else {}
+            self._runner = _runner_of(recipe)(encoder, recipe["method"], shared, self._own, threads)
+        except KeyError as error:
+            raise FolderError(f"{path} is no model this version can read: it does not say {error}.") from error
+        except (EncoderError, TypeError, ValueError) as error:
+            raise FolderError(f"{path} is no model this version can read: {error}") from error
+        self._heads = lru_cache(KEPT)(self._stacked_heads)
+        self._lock = Lock()
+
+    def logits_of(self, encoded: Sequence[Encoded], asked: Sequence[int]) -> list[np.ndarray]:
+        tasks = tuple(asked)
+        most = max(1, MOST_NUMBERS // (len(tasks) * self._runner.encoder.config.width))
+        with self._lock:
+            parts = [self._logits(encoded[start : start + most], tasks) for start in range(0, len(encoded), most)]
+        return [np.concatenate(values) for values in zip(*parts, strict=True)]
+
+    def _logits(self, encoded: Sequence[Encoded], asked: tuple[int, ...]) -> list[np.ndarray]:
+        vectors: np.ndarray | None = None  # (K, B, H)
+        for rows in batches([len(one) for one in encoded]):
+            found = self._runner.vectors(*self._side_by_side([encoded[row] for row in rows]), asked)
+            if vectors is None:
+                vectors = np.empty((found.shape[0], len(encoded), found.shape[2]), np.float32)
+            vectors[:, rows] = found
+        assert vectors is not None  # there is at least one text
+        vectors = self._runner.pooled(vectors, asked)
+        logits: list[np.ndarray] = [np.empty(0)] * len(asked)
+        for members, weight, bias in self._heads(asked):
+            chosen = vectors if len(vectors) == 1 or len(members) == len(asked) else vectors[members]
+            for place, values in zip(members, chosen @ weight + bias, strict=True):
+                logits[place] = values
+        return logits
+
+    def _side_by_side(self, encoded: Sequence[Encoded]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Word pieces and types (G, M), padded, and the mask (G, 1, 1, M)."""
+        longest = min(-(-max(map(len, encoded)) // STEP) * STEP, self._runner.encoder.config.capacity)
+        ids, types = (np.zeros((len(encoded), longest), np.int32) for _ in range(2))
+        mask = np.full((len(encoded), 1, 1, longest), FAR, np.float32)
+        for row, one in enumerate(encoded):
+            ids[row, : len(one)] = one.ids
+            types[row, : len(one)] = one.types
+            mask[row, ..., : len(one)] = 0
+        return ids, types, mask
+
+    def _stacked_heads(self, asked: tuple[int, ...]) -> list[tuple[list[int], np.ndarray, np.ndarray]]:
+        """The heads of equally many outputs side by side: places in `asked`, weights (k, H, C), biases (k, 1, C)."""
+        groups: dict[int, list[int]] = {}
+        for place, task in enumerate(asked):
+            groups.setdefault(len(self._own[task]["head.bias"]), []).append(place)
+        return [
+            (
+                places,
+                np.stack([self._own[asked[place]]["head.weight"].T for place in places]),
+                np.stack([self._own[asked[place]]["head.bias"][None] for place in places]),
+            )
+            for places in groups.values()
+        ]
+
+
+def _recipe(folder: Path, files: Sequence[str]) -> dict[str, Any]:
+    """engine.json of a model folder."""
+    if ENGINE not in files:
+        raise FolderError(f"{folder} has no engine. Build it with: onepass export {folder}")
+    recipe = read_json(folder / ENGINE)
+    if not isinstance(recipe, dict) or recipe.get("format") != FORMAT:
+        raise FolderError(f"{folder / ENGINE} is of another version. Build it anew with: onepass export {folder}")
+    return recipe
+
+
+def _runner_of(recipe: Mapping[str, Any]) -> type[Runner]:
+    name = recipe["method"]["runner"]
+    if name not in RUNNERS:
+        raise ValueError(unknown("runner", name, RUNNERS))
+    return RUNNERS[name]

@@ -1,0 +1,248 @@
+"""The encoder as a graph of the runtime, in the same parts as `encoder.Encoder`, for methods to put together.
+
+The graph is built from the model folder's weights when an engine is loaded: there is no second copy of them on the
+disk that could be out of date, and building takes less time than reading one would.
+
+Letters: G texts side by side, M their tokens with padding, R readers, H width. A mask is 0 for a token and `FAR` for
+padding, and is added to scores: the exponential of it is exactly 0, so padding changes no digit of any sum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from openvino import Node, opset13
+
+from onepass.encoder.config import EncoderConfig
+from onepass.engine.weights import Weights
+
+FAR = np.float32(-1e9)
+FARTHEST = 128
+"""Relative distances from here on share a bucket, as in `encoder.RelativeBias`"""
+
+
+@dataclass(frozen=True)
+class Range:
+    """The least and the greatest number that is told apart where 8 bits are used."""
+
+    low: float
+    high: float
+
+
+@dataclass
+class EncoderGraph:
+    """The parts of an encoder's graph."""
+
+    config: EncoderConfig
+    weights: Weights
+    ranges: Mapping[str, Range] = field(default_factory=dict)
+    """The linear layers to compute in 8 bits, by place, with what goes into them"""
+    watched: dict[str, Node] = field(default_factory=dict)
+    """What goes into each linear layer, by place; filled while the graph is built"""
+
+    # --- the text -----------------------------------------------------------------------------------------------
+
+    def embed(self, ids: Node, types: Node) -> Node:
+        """Word pieces and types (G, M) to the input of the first layer (G, M, H)."""
+        config = self.config
+        x = self._rows("word_table", ids)
+        if config.position_table:
+            offset = config.position_offset
+            x = opset13.add(x, _first(constant(self.weights["position_table.weight"][offset:]), length(ids), axis=0))
+        if config.type_vocab == 1:
+            x = opset13.add(x, constant(self.weights["type_table.weight"][0]))
+        elif config.type_vocab > 1:
+            x = opset13.add(x, self._rows("type_table", types))
+        x = self.norm(x, "embedding_norm")
+        if config.embedding_width != config.width:
+            x = self.linear(x, "projection", "projection")
+        return x
+
+    def finish(self, x: Node) -> Node:
+        return self.norm(x, "final_norm") if self.config.pre_norm else x
+
+    def layer(self, number: int, x: Node, mask: Node, positions: Node) -> Node:
+        """A plain layer, (G, M, H) in and out."""
+        query, key, value = self.project(number, x, positions)
+        return self.after(number, x, self.attend(number, query, key, value, mask), "")
+
+    def project(self, number: int, x: Node, positions: Node | None, site: str = "") -> list[Node]:
+        """Queries, keys and values, each (G, heads, M, d); without positions nothing is rotated."""
+        return self._project(number, x, positions, 3, site)
+
+    def keys_values(self, number: int, x: Node, positions: Node) -> list[Node]:
+        """The keys and values that `project` gives, without the work for the queries."""
+        return self._project(number, x, positions, 2, "")
+
+    def attend(self, number: int, query: Node, key: Node, value: Node, mask: Node) -> Node:
+        """Every token reads its own text: (G, heads, M, d) in and out. `mask` is (G, 1, 1, M)."""
+        config = self.config
+        if number in config.local_layers:
+            mask = opset13.add(mask, self._window(key))
+        if config.relative_buckets:
+            mask = opset13.add(mask, self._relative(key))
+        return read(self.scaled(query), key, value, mask)
+
+    def after(self, number: int, x: Node, attended: Node, site: str) -> Node:
+        """The rest of a layer: what was read (G, heads, M, d) and the states (G, M, H) to the next states."""
+        config, name = self.config, f"layers.{number}."
+        joined = opset13.reshape(
+            opset13.transpose(attended, integers(0, 2, 1, 3)), integers(0, 0, config.width), special_zero=True
+        )
+        x = opset13.add(x, self.linear(joined, name + "attention_output", name + "attention_output" + site))
+        if not config.pre_norm:
+            x = self.norm(x, name + "attention_norm")
+        inner = self.linear(self.norm(x, name + "mlp_norm") if config.pre_norm else x, name + "up", name + "up" + site)
+        if config.gated:
+            inner, gate = opset13.split(inner, integer(2), 2).outputs()
+            inner = opset13.multiply(self._activated(inner), gate)
+        else:
+            inner = self._activated(inner)
+        x = opset13.add(x, self.linear(inner, name + "down", name + "down" + site))
+        return x if config.pre_norm else self.norm(x, name + "mlp_norm")
+
+    def scaled(self, query: Node) -> Node:
+        return opset13.multiply(query, constant(np.float32(self.config.head_dim**-0.5)))
+
+    # --- pieces -------------------------------------------------------------------------------------------------
+
+    def norm(self, x: Node, name: str) -> Node:
+        if f"{name}.weight" not in self.weights:
+            return x  # ModernBERT's first layer does without
+        x = opset13.mvn(x, integers(-1), True, self.config.norm_eps, "inside_sqrt")
+        x = opset13.multiply(x, constant(self.weights[f"{name}.weight"]))
+        return opset13.add(x, constant(self.weights[f"{name}.bias"])) if f"{name}.bias" in self.weights else x
+
+    def linear(self, x: Node, name: str, place: str, rows: slice = slice(None)) -> Node:
+        """W x + b with the named weights, or some rows of them; in 8 bits where the place has a range."""
+        self.watched[place] = x
+        weight = self.weights[f"{name}.weight"][rows]
+        if place in self.ranges:
+            x, factor = _eight_bits(x, self.ranges[place]), _eight_bit_weights(weight)
+        else:
+            factor = constant(weight)
+        x = opset13.matmul(x, factor, False, True)
+        return opset13.add(x, constant(self.weights[f"{name}.bias"][rows])) if f"{name}.bias" in self.weights else x
+
+    def _rows(self, table: str, numbers: Node) -> Node:
+        return opset13.gather(constant(self.weights[f"{table}.weight"]), numbers, integer(0))
+
+    def _project(self, number: int, x: Node, positions: Node | None, parts: int, site: str) -> list[Node]:
+        config, name = self.config, f"layers.{number}."
+        x = self.norm(x, name + "attention_norm") if config.pre_norm else x
+        rows = slice((3 - parts) * config.width, None)  # queries come first
+        x = self.linear(x, name + "qkv", name + "qkv" + site, rows)
+        split = opset13.split(x, integer(2), parts).outputs()
+        heads = [
+            opset13.transpose(
+                opset13.reshape(part, integers(0, 0, config.heads, config.head_dim), special_zero=True),
+                integers(0, 2, 1, 3),
+            )
+            for part in split
+        ]
+        theta = config.local_theta if number in config.local_layers else config.global_theta
+        if not theta or positions is None:
+            return heads
+        return [*(self._rotated(part, theta, positions) for part in heads[:-1]), heads[-1]]
+
+    def _rotated(self, states: Node, theta: float, positions: Node) -> Node:
+        """Queries or keys (G, heads, M, d) turned by the angles of their positions (M,)."""
+        config = self.config
+        steps = np.arange(0, config.head_dim, 2, dtype=np.float32) / config.head_dim
+        angles = np.arange(config.max_positions, dtype=np.float32)[:, None] * (1.0 / theta**steps).astype(np.float32)
+        cos, sin = (
+            opset13.gather(constant(table.astype(np.float32)), positions, integer(0))
+            for table in (np.cos(angles), np.sin(angles))
+        )
+        first, second = opset13.split(states, integer(3), 2).outputs()
+        turned = (
+            opset13.subtract(opset13.multiply(first, cos), opset13.multiply(second, sin)),
+            opset13.add(opset13.multiply(second, cos), opset13.multiply(first, sin)),
+        )
+        return opset13.concat(list(turned), 3)
+
+    def _window(self, key: Node) -> Node:
+        """(M, M): 0 for tokens at most half a window apart, `FAR` for others."""
+        distance = opset13.abs(_distances(key))
+        near = opset13.less_equal(distance, integer(self.config.local_window // 2))
+        return opset13.select(near, constant(np.float32(0)), constant(FAR))
+
+    def _relative(self, key: Node) -> Node:
+        """(1, heads, M, M): the learned bias of MPNet's layers."""
+        most = self.config.capacity
+        by_distance = self.weights["relative.table.weight"][_buckets(np.arange(1 - most, most), self.config)]
+        rows = opset13.gather(
+            constant(by_distance), opset13.add(_distances(key), integer(most - 1)), integer(0)
+        )  # (M, M, heads)
+        return opset13.unsqueeze(opset13.transpose(rows, integers(2, 0, 1)), integer(0))
+
+    def _activated(self, x: Node) -> Node:
+        name = self.config.activation
+        if name == "relu":
+            return opset13.relu(x)
+        if name in ("silu", "swish"):
+            return opset13.swish(x)
+        return opset13.gelu(x, "erf" if name == "gelu" else "tanh")
+
+
+def read(query: Node, key: Node, value: Node, bias: Node) -> Node:
+    """softmax(query key^T + bias) value; the query is scaled already."""
+    scores = opset13.add(opset13.matmul(query, key, False, True), bias)
+    return opset13.matmul(opset13.softmax(scores, 3), value, False, False)
+
+
+def constant(array: Any) -> Node:
+    return opset13.constant(np.array(array, order="C"))
+
+
+def integer(value: int) -> Node:
+    return opset13.constant(np.array(value, np.int64))
+
+
+def integers(*values: int) -> Node:
+    return opset13.constant(np.array(values, np.int64))
+
+
+def length(x: Node, axis: int = 1) -> Node:
+    """The size of an axis, as a vector of one number."""
+    return opset13.gather(opset13.shape_of(x), integers(axis), integer(0))
+
+
+def places(x: Node) -> Node:
+    """0, 1, 2, ... for each token of (G, M)."""
+    return opset13.range(integer(0), opset13.squeeze(length(x), integer(0)), integer(1), "i64")
+
+
+def _first(x: Node, count: Node, axis: int) -> Node:
+    return opset13.slice(x, integers(0), count, integers(1), integers(axis))
+
+
+def _distances(key: Node) -> Node:
+    """(M, M): from the token that reads to the token that is read."""
+    tokens = opset13.range(integer(0), opset13.squeeze(length(key, 2), integer(0)), integer(1), "i64")
+    return opset13.subtract(opset13.unsqueeze(tokens, integer(0)), opset13.unsqueeze(tokens, integer(1)))
+
+
+def _buckets(distance: np.ndarray, config: EncoderConfig) -> np.ndarray:
+    half = config.relative_buckets // 2
+    exact = half // 2
+    far = np.abs(distance)
+    spread = np.log(np.maximum(far, 1).astype(np.float32) / exact) / math.log(FARTHEST / exact) * (half - exact)
+    logarithmic = np.minimum(exact + spread.astype(np.int64), half - 1)
+    return np.asarray(np.where(far < exact, far, logarithmic) + half * (distance > 0))
+
+
+def _eight_bits(x: Node, found: Range) -> Node:
+    low, high = constant(np.float32(found.low)), constant(np.float32(found.high))
+    return opset13.fake_quantize(x, low, high, low, high, 256)
+
+
+def _eight_bit_weights(weight: np.ndarray) -> Node:
+    """Whole numbers from -127 to 127 and one factor for each output."""
+    factors = np.maximum(np.abs(weight).max(1, keepdims=True), 1e-12).astype(np.float32) / np.float32(127)
+    numbers = np.rint(weight / factors).astype(np.int8)
+    return opset13.multiply(opset13.convert(opset13.constant(numbers), "f32"), constant(factors))

@@ -1,0 +1,131 @@
+"""The engine of method `readers`: the tasks' tokens read the text in the top layers.
+
+What is computed is what is read: the text up to the keys and values of the last layer, then the readers of the asked
+tasks, all together. In the first layer they read in, the readers' queries, keys and values do not depend on the text
+and are computed once, when tasks are chosen.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from openvino import Node, opset13
+
+from onepass.engine.graph import integer, integers
+from onepass.engine.runner import Runner
+from onepass.engine.runtime import Program, parameter
+
+SITE = "/readers"
+"""Ends the names of places where readers go through a linear layer of the encoder"""
+
+
+class Reading(Runner):
+    """R readers in all: n of each task, next to each other."""
+
+    @property
+    def num_tokens(self) -> int:
+        return int(self.tasks[0]["method.tokens"].shape[0])
+
+    @property
+    def entry(self) -> int:
+        """The layer in which readers begin."""
+        return self.encoder.config.depth - int(self.recipe["depth"])
+
+    def build(self, ids: Node, types: Node, mask: Node) -> tuple[list[Node], Node]:
+        encoder, config = self.encoder, self.encoder.config
+        x, positions = self.text(ids, types, mask, self.entry)
+        heads, size, n = config.heads, config.head_dim, self.num_tokens
+        readers = parameter("readers", (1, -1, config.width))
+        query, own_value = (parameter(name, (1, heads, -1, size)) for name in ("query", "own_value"))
+        own_scores = parameter("own_scores", (1, heads, -1, n))
+        inputs, states, scores, last = [readers, query, own_scores, own_value], readers, own_scores, config.depth - 1
+        for number in range(self.entry, config.depth):
+            if number < last:
+                text_query, key, value = encoder.project(number, x, positions)
+                x = encoder.after(number, x, encoder.attend(number, text_query, key, value, mask), "")
+            else:
+                key, value = encoder.keys_values(number, x, positions)
+            if number > self.entry:
+                query, own_key, own_value = encoder.project(number, states, None, SITE)
+                query = encoder.scaled(query)
+                scores = _own_scores(query, own_key, n)
+            attended = _read(query, key, value, mask, scores, own_value, n)
+            states = encoder.after(number, states, attended, SITE)
+        states = encoder.finish(states)
+        if n > 1:
+            by_task = opset13.reshape(states, integers(0, -1, n, config.width), special_zero=True)
+            states = opset13.reduce_mean(by_task, integers(2), False)
+        return inputs, opset13.transpose(states, integers(1, 0, 2))
+
+    def build_pooler(self) -> Program | None:
+        return self.own_poolers() if "method.pooler.weight" in self.tasks[0] else None
+
+    def choose(self, asked: tuple[int, ...]) -> dict[str, np.ndarray]:
+        config, name = self.encoder.config, f"layers.{self.entry}."
+        weights, n = self.encoder.weights, self.num_tokens
+        tokens = np.concatenate([self.tasks[task]["method.tokens"] for task in asked])  # (R, H)
+        x = tokens
+        if config.pre_norm and f"{name}attention_norm.weight" in weights:
+            norm = f"{name}attention_norm"
+            x = _normed(x, weights[f"{norm}.weight"], weights.get(f"{norm}.bias"), config.norm_eps)
+        states = x @ weights[f"{name}qkv.weight"].T + weights.get(f"{name}qkv.bias", np.float32(0))
+        query, key, value = states.reshape(len(x), 3, config.heads, config.head_dim).transpose(1, 2, 0, 3)
+        query = query * np.float32(config.head_dim**-0.5)
+        by_task = (config.heads, len(asked), n, config.head_dim)
+        scores = query.reshape(by_task) @ key.reshape(by_task).swapaxes(-1, -2)  # (heads, K, n, n)
+        found = {
+            "readers": tokens[None],
+            "query": query[None],
+            "own_scores": scores.reshape(1, config.heads, len(x), n),
+            "own_value": value[None],
+        }
+        if self.pooler is not None:
+            found |= self.chosen_poolers(asked)
+        return {key: np.ascontiguousarray(array) for key, array in found.items()}
+
+
+def _read(query: Node, key: Node, value: Node, mask: Node, own_scores: Node, own_value: Node, n: int) -> Node:
+    """What readers (., heads, R, d) get from the text (G, heads, M, d) and from their own task's n readers.
+
+    One softmax over both, written out: putting the scores into one tensor and cutting them apart again would copy them
+    twice.
+    """
+    scores = opset13.add(opset13.matmul(query, key, False, True), mask)  # (G, heads, R, M)
+    last = integers(3)
+    highest = opset13.maximum(
+        opset13.reduce_max(scores, last, keep_dims=True), opset13.reduce_max(own_scores, last, keep_dims=True)
+    )
+    on_text, on_own = (opset13.exp(opset13.subtract(part, highest)) for part in (scores, own_scores))
+    total = opset13.add(
+        opset13.reduce_sum(on_text, last, keep_dims=True), opset13.reduce_sum(on_own, last, keep_dims=True)
+    )
+    from_text = opset13.matmul(on_text, value, False, False)
+    if n == 1:
+        from_own = opset13.multiply(on_own, own_value)
+    else:
+        from_own = _flat(opset13.matmul(_by_task(on_own, n), _by_task(own_value, n), False, False))
+    return opset13.divide(opset13.add(from_text, from_own), total)
+
+
+def _own_scores(query: Node, key: Node, n: int) -> Node:
+    """(G, heads, R, n): each reader on the readers of its own task."""
+    if n == 1:
+        return opset13.reduce_sum(opset13.multiply(query, key), integers(3), keep_dims=True)
+    return _flat(opset13.matmul(_by_task(query, n), _by_task(key, n), False, True))
+
+
+def _by_task(x: Node, n: int) -> Node:
+    """(G, heads, K * n, s) to (G, heads, K, n, s)."""
+    size = opset13.gather(opset13.shape_of(x), integers(3), integer(0))
+    return opset13.reshape(x, opset13.concat([integers(0, 0, -1, n), size], 0), special_zero=True)
+
+
+def _flat(x: Node) -> Node:
+    """(G, heads, K, n, s) to (G, heads, K * n, s)."""
+    size = opset13.gather(opset13.shape_of(x), integers(4), integer(0))
+    return opset13.reshape(x, opset13.concat([integers(0, 0, -1), size], 0), special_zero=True)
+
+
+def _normed(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None, eps: float) -> np.ndarray:
+    centred = x - x.mean(-1, keepdims=True)
+    scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + eps) * weight
+    return scaled if bias is None else scaled + bias

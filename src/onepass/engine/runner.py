@@ -1,0 +1,104 @@
+"""What the engine does for a method: word pieces to one vector for each asked task and text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from openvino import Node, opset13
+
+from onepass.engine.graph import EncoderGraph, constant, places
+from onepass.engine.runtime import Program, parameter
+from onepass.engine.weights import Weights
+
+KEPT = 8
+"""Choices of tasks whose weights are kept side by side in memory"""
+
+
+class Runner:
+    """One method, for the tasks of one model.
+
+    K tasks asked, G texts side by side, M tokens with padding, B texts of a call, H width.
+    A task's own weights are inputs of the graph and not a part of it: the same graph serves any choice of tasks.
+    """
+
+    def __init__(
+        self,
+        encoder: EncoderGraph,
+        recipe: Mapping[str, Any],
+        shared: Weights,
+        tasks: Sequence[Weights],
+        threads: int | None = None,
+    ):
+        self.encoder = encoder
+        self.recipe = recipe
+        self.shared = shared
+        self.tasks = tasks
+        self.threads = threads
+        self.chosen = lru_cache(KEPT)(self.choose)
+        ids, types = (parameter(name, (-1, -1), np.int32) for name in ("ids", "types"))
+        mask = parameter("mask", (-1, 1, 1, -1))
+        inputs, output = self.build(ids, types, mask)
+        self.program = Program([ids, types, mask, *inputs], [output], threads)
+        self.pooler = self.build_pooler()
+
+    def build(self, ids: Node, types: Node, mask: Node) -> tuple[list[Node], Node]:
+        """The graph from word pieces to vectors (K, G, H): what it takes besides the text, and its output.
+
+        K may be 1 where all tasks are given the same vector.
+        """
+        raise NotImplementedError
+
+    def choose(self, asked: tuple[int, ...]) -> dict[str, np.ndarray]:
+        """The inputs of the graphs for these tasks."""
+        raise NotImplementedError
+
+    def build_pooler(self) -> Program | None:
+        """The graph from vectors to pooled vectors, both (K, B, H), if the method has one.
+
+        It is apart from the other because it reads K * H * H weights, once for all texts of a call.
+        """
+        return None
+
+    def vectors(self, ids: np.ndarray, types: np.ndarray, mask: np.ndarray, asked: tuple[int, ...]) -> np.ndarray:
+        (found,) = self.program({"ids": ids, "types": types, "mask": mask, **self.chosen(asked)})
+        return found
+
+    def pooled(self, vectors: np.ndarray, asked: tuple[int, ...]) -> np.ndarray:
+        if self.pooler is None:
+            return vectors
+        (found,) = self.pooler({"vectors": vectors, **self.chosen(asked)})
+        return found
+
+    def text(self, ids: Node, types: Node, mask: Node, layers: int) -> tuple[Node, Node]:
+        """The states of the text (G, M, H) after so many plain layers, and the positions (M,)."""
+        x, positions = self.encoder.embed(ids, types), places(ids)
+        for number in range(layers):
+            x = self.encoder.layer(number, x, mask, positions)
+        return x, positions
+
+    def own_poolers(self) -> Program:
+        """The graph of a pooler for each task."""
+        width = self.encoder.config.width
+        vectors = parameter("vectors", (-1, -1, width))
+        weight, bias = parameter("pooler_weight", (-1, width, width)), parameter("pooler_bias", (-1, 1, width))
+        product = opset13.matmul(vectors, weight, False, False)
+        return Program([vectors, weight, bias], [opset13.tanh(opset13.add(product, bias))], self.threads)
+
+    def chosen_poolers(self, asked: Sequence[int]) -> dict[str, np.ndarray]:
+        width = self.encoder.config.width
+        weight = np.empty((len(asked), width, width), np.float32)
+        for place, task in enumerate(asked):
+            # Turned round here, once: a product with weights as they are stored takes twice as long.
+            weight[place] = self.tasks[task]["method.pooler.weight"].T
+        bias = np.stack([self.tasks[task]["method.pooler.bias"][None] for task in asked])
+        return {"pooler_weight": weight, "pooler_bias": bias}
+
+
+def linear(x: Node, weights: Weights, name: str) -> Node:
+    """W x + b with weights that are no task's own."""
+    return opset13.add(
+        opset13.matmul(x, constant(weights[f"{name}.weight"]), False, True), constant(weights[f"{name}.bias"])
+    )

@@ -1,0 +1,47 @@
+"""The runtime that computes graphs: OpenVINO on the CPU."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from openvino import Core, Model, Node, opset13
+
+
+class Program:
+    """A compiled graph: arrays by name in, arrays out. One call at a time."""
+
+    def __init__(self, inputs: Sequence[Node], outputs: Sequence[Node], threads: int | None = None):
+        options = {
+            "INFERENCE_PRECISION_HINT": "f32",  # or a processor that has bfloat16 would round to it
+            "INFERENCE_NUM_THREADS": threads or usable_cores(),
+            "NUM_STREAMS": 1,
+            "ENABLE_CPU_PINNING": False,  # two engines on one machine would be pinned to the same core
+        }
+        model = Model([opset13.result(output) for output in outputs], list(inputs), "onepass")
+        self._request = _core().compile_model(model, "CPU", options).create_infer_request()
+        self._names = [node.get_friendly_name() for node in inputs]
+
+    def __call__(self, arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """The outputs; the next call writes over them."""
+        values = [arrays[name] for name in self._names]
+        found = self._request.infer(values, share_inputs=True, share_outputs=True)
+        return [found[place] for place in range(len(found))]
+
+
+def parameter(name: str, shape: Sequence[int], kind: Any = np.float32) -> Node:
+    """An input of a graph; -1 is an axis of any size."""
+    return opset13.parameter(list(shape), kind, name=name)
+
+
+def usable_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def _core() -> Core:
+    return Core()

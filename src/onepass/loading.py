@@ -1,0 +1,46 @@
+"""onepass.load: a model to ask, train further and save; or its engine, to ask only. Torch is imported for a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, overload
+
+from onepass.contents import find_folder
+
+if TYPE_CHECKING:
+    from onepass.engine.engine import Engine
+    from onepass.model import Model
+
+ENGINE = "engine/engine.json"
+
+
+@overload
+def load(source: str | Path, device: str = ..., *, engine: Literal[False] = ...) -> Model: ...
+@overload
+def load(source: str | Path, device: str = ..., *, engine: Literal[True], threads: int | None = ...) -> Engine: ...
+
+
+def load(
+    source: str | Path, device: str = "cpu", *, engine: bool = False, threads: int | None = None
+) -> Model | Engine:
+    """A model from its folder or from the hub.
+
+    With `engine` what `onepass export` built of it: the same answers on the CPU, faster and without torch, on as many
+    `threads` as there are cores if nothing else is said.
+    """
+    from onepass.extras import explained_imports
+
+    with explained_imports("onepass.load"):
+        if engine:
+            from onepass.engine.engine import Engine
+
+            return Engine(source, threads)
+        from onepass.model import Model
+
+        return Model.load(source, device)
+
+
+def load_fastest(source: str | Path) -> Model | Engine:
+    """The engine of a model folder if it has one, else the model."""
+    folder = find_folder(source)
+    return load(folder, engine=True) if (folder / ENGINE).is_file() else load(folder)
