@@ -225,7 +225,7 @@ def _load(folder: Path) -> Any:
     import onepass
 
     if (folder / "engine").is_dir():
-        return onepass.load(folder, engine=True)  # type: ignore[call-arg]
+        return onepass.load(folder, engine=True)
     return onepass.load(folder)
 
 
