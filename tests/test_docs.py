@@ -12,6 +12,7 @@ import onepass
 from onepass.examples import TASK_FILE
 from onepass.heads import KINDS
 from onepass.methods import METHODS
+from onepass.recipes import RECIPES
 from onepass.training.options import TrainOptions
 
 ROOT = Path(__file__).parents[1]
@@ -72,6 +73,11 @@ def test_the_task_file_page_lists_every_kind_and_metric() -> None:
     for name, kind in KINDS.items():
         assert f"`{name}`" in text
         assert all(f"`{metric}`" in text for metric in kind.metrics), name
+
+
+def test_the_page_on_known_sets_lists_every_recipe() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert rows == list(RECIPES)
 
 
 def test_the_first_thirty_lines_of_the_readme_hold_what_a_newcomer_needs() -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onepass.cli.console import listen, percent, show, table, write_json
+from onepass.cli.console import listen, percent, say, show, table, write_json
+from onepass.errors import ConfigError
+
+if TYPE_CHECKING:
+    from onepass.model import Model
 
 
 def evaluate(
@@ -19,6 +23,10 @@ def evaluate(
         ),
     ] = None,
     split: Annotated[str, typer.Option(help="Which rows: test or validation.")] = "test",
+    submission: Annotated[
+        Path | None,
+        typer.Option(help="Write a leaderboard's files into this new folder (tasks of a recipe).", metavar="FOLDER"),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Score a model on its test rows, task by task.
@@ -29,11 +37,47 @@ def evaluate(
     from onepass.model import Model
 
     listen(quiet=json)
-    result = training.evaluate(Model.load(folder), file, split=split)
+    model = Model.load(folder)
+    if submission is not None:
+        _hand_in(model, file, submission)
+        return
+    result = training.evaluate(model, file, split=split)
+    if means := _papers_means(model, file):
+        result["averages"] = means
     if json:
         write_json(result)
     else:
         show(score_table(result), f"average {percent(result['average'])}")
+        for name, value in means.items():
+            show(f"average as in {name} {percent(value)}")
+
+
+def _hand_in(model: Model, file: Path | None, folder: Path) -> None:
+    """Write the files of a leaderboard, and tell which are missing."""
+    from onepass.recipes import find_recipe, recipe_of, write_answers
+    from onepass.training.evaluation import tasks_of
+
+    tasks = tasks_of(model, file)
+    name = recipe_of(tasks.values())
+    if name is None:
+        raise ConfigError("--submission needs tasks of a recipe. Make a task file with: onepass init --recipe glue")
+    handed = write_answers(model, find_recipe(name), tasks, folder)
+    say(f"{len(handed.files)} files are in {folder}: {', '.join(handed.files)}")
+    for missing, why in handed.missing.items():
+        say(f"{missing} is not written: {why}.")
+
+
+def _papers_means(model: Model, file: Path | None) -> dict[str, float]:
+    """The means as papers take them, if the tasks are of a recipe that has such, and the model has all of them."""
+    from onepass import training
+    from onepass.recipes import RECIPES, recipe_of
+    from onepass.training.evaluation import tasks_of
+
+    recipe = RECIPES.get(recipe_of(tasks_of(model, file).values()) or "")
+    if recipe is None or recipe.averages is None:
+        return {}
+    found = [training.evaluate(model, file, split=split)["tasks"] for split in ("validation", "test")]
+    return recipe.averages(found[0], found[1])
 
 
 def score_table(result: dict[str, Any]) -> Any:

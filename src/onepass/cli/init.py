@@ -6,17 +6,28 @@ from typing import Annotated
 
 import typer
 
-from onepass.cli.console import say
+from onepass.cli.console import say, show
 from onepass.errors import ConfigError
 
 
 def init(
     files: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(
-            help="Data files, or folders of them: csv, tsv, jsonl, json, parquet, arrow.", metavar="FILE..."
+            help="Data files, or folders of them: csv, tsv, jsonl, json, parquet, arrow.", metavar="[FILE]..."
         ),
-    ],
+    ] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(help="A known set instead of files: glue, snli, nhc and others; ? lists them.", metavar="NAME"),
+    ] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option("--from", help="The folder of the original files; without it, the hub.", metavar="FOLDER"),
+    ] = None,
+    tasks: Annotated[
+        str | None, typer.Option(help="Only these tasks of the recipe, with commas between them.", metavar="A,B")
+    ] = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="The task file to write; - for stdout.", metavar="TASKS.YAML")
     ] = Path("tasks.yaml"),
@@ -26,8 +37,19 @@ def init(
 
     onepass init politics.csv tone.csv -o tasks.yaml
 
+    onepass init --recipe glue --from glue_data -o tasks.yaml
+
     Paths in it are seen from the folder it is written to.
     """
+    if recipe is not None:
+        if files:
+            raise ConfigError("Give data files or --recipe, not both.")
+        _from_recipe(recipe, source, tasks, output, force)
+        return
+    if source or tasks:
+        raise ConfigError("--from and --tasks belong to a known set: they need --recipe NAME.")
+    if not files:
+        raise ConfigError("Give data files, or a known set with --recipe NAME.")
     from onepass.data.guess import guess_task_file
     from onepass.heads import KINDS
 
@@ -46,3 +68,15 @@ def init(
     finally:
         draft.unlink(missing_ok=True)
     say(f"{output} is written. Look it over, then: onepass check {output}")
+
+
+def _from_recipe(name: str, source: Path | None, tasks: str | None, output: Path, force: bool) -> None:
+    from onepass.recipes import RECIPES, find_recipe, write_recipe
+
+    if name == "?":
+        show(*(f"{recipe.name:16} {recipe.about.splitlines()[0]}" for recipe in RECIPES.values()))
+        return
+    only = [part.strip() for part in tasks.split(",") if part.strip()] if tasks else None
+    made = write_recipe(find_recipe(name), output, source, only=only, overwrite=force)
+    count = sum(sum(splits.values()) for splits in made.rows.values())
+    say(f"{output} is written, with {count:,} rows in {made.folder}. Look it over, then: onepass check {output}")

@@ -86,7 +86,7 @@ def evaluate(
     """
     if split not in ("test", "validation"):
         raise ConfigError(unknown("split", split, ("test", "validation")))
-    tasks = _tasks_of(model, file, overrides)
+    tasks = tasks_of(model, file, overrides)
     examples, used, faults = {}, {}, []
     for number, task in enumerate(model.tasks):
         if task.name not in tasks:
@@ -117,7 +117,8 @@ def evaluate(
     return {"average": average(results), "tasks": results}
 
 
-def _tasks_of(model: Model, file: str | Path | TaskFile | None, overrides: Sequence[str]) -> dict[str, Task]:
+def tasks_of(model: Model, file: str | Path | TaskFile | None, overrides: Sequence[str] = ()) -> dict[str, Task]:
+    """The tasks of a task file that the model knows, or the model's own."""
     if file is None:
         return {task.name: task for task in model.tasks}
     if not isinstance(file, TaskFile):

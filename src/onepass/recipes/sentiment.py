@@ -1,0 +1,105 @@
+"""IMDB, Yelp polarity and Rotten Tomatoes: is a review positive?"""
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+
+from onepass.errors import DataError
+from onepass.recipes.originals import lines
+from onepass.recipes.recipe import Hub, KnownSet, Part, Recipe, Row
+
+LABELS = ["negative", "positive"]
+KEYS = {"text": "text", "label": "label", "labels": LABELS, "metric": "accuracy"}
+
+
+def _named(rows: Iterator[Row]) -> Iterator[Row]:
+    """The hub's rows: Yelp's labels are 1 and 2 there, IMDB's and Rotten Tomatoes' neg and pos."""
+    names = {"1": LABELS[0], "2": LABELS[1], "neg": LABELS[0], "pos": LABELS[1]}
+    for row in rows:
+        yield {"text": row["text"], "label": names[str(row["label"])]}
+
+
+def _imdb(folder: Path) -> Iterator[Row]:
+    for name, label in zip(("neg", "pos"), LABELS, strict=True):
+        files = sorted((folder / name).glob("*.txt"))
+        if not files:
+            raise DataError(f"{folder / name} has no .txt files.")
+        for file in files:
+            yield {"text": file.read_text(encoding="utf-8").replace("<br />", " "), "label": label}
+
+
+def _yelp(path: Path) -> Iterator[Row]:
+    """Lines of "1","text" and "2","text"; line ends inside a text are written \\n."""
+    for number, fields in enumerate(csv.reader(line for _, line in lines(path)), 1):
+        if len(fields) != 2 or fields[0] not in ("1", "2"):
+            raise DataError(f'{path}, row {number} is not as expected: a row is "1" or "2", and a text.')
+        yield {"text": fields[1].replace("\\n", "\n"), "label": LABELS[int(fields[0]) - 1]}
+
+
+def _tomatoes(first: int, end: int | None) -> Part:
+    """So many sentences of each of the two files."""
+
+    def read(folder: Path) -> Iterator[Row]:
+        for name, label in zip(("neg", "pos"), LABELS, strict=True):
+            # The files are of 2005, and Windows-1252.
+            sentences = [line for _, line in lines(folder / f"rt-polarity.{name}", encoding="cp1252")]
+            yield from ({"text": sentence, "label": label} for sentence in sentences[first:end])
+
+    return Part(("rt-polaritydata/", "./"), read)
+
+
+def _imdb_part(split: str) -> Part:
+    return Part((f"aclImdb/{split}/", f"{split}/"), _imdb)
+
+
+def _yelp_part(split: str) -> Part:
+    return Part((f"yelp_review_polarity_csv/{split}.csv", f"{split}.csv"), _yelp)
+
+
+IMDB = Recipe(
+    "imdb",
+    "IMDB (Maas et al. 2011). Validation is a share of the training reviews, since the set has none.",
+    (
+        KnownSet(
+            "imdb",
+            "Is the review positive?",
+            KEYS,
+            {"train": _imdb_part("train"), "test": _imdb_part("test")},
+            Hub("stanfordnlp/imdb", None, {"train": "train", "test": "test"}, _named),
+        ),
+    ),
+    {"max_length": 256},
+)
+YELP = Recipe(
+    "yelp",
+    "Yelp polarity (Zhang et al. 2015). Validation is a share of the training reviews, since the set has none.",
+    (
+        KnownSet(
+            "yelp",
+            "Is the review positive?",
+            KEYS | {"validation": 0.01},
+            {"train": _yelp_part("train"), "test": _yelp_part("test")},
+            Hub("fancyzhx/yelp_polarity", None, {"train": "train", "test": "test"}, _named),
+        ),
+    ),
+    {"max_length": 256},
+)
+TOMATOES = Recipe(
+    "rotten_tomatoes",
+    "Rotten Tomatoes (Pang and Lee 2005) with the hub's split: of each label 4,265 sentences to train, 533 to\n"
+    "validate and 533 to test, in the order of the files. Most of SST-2's sentences are among them.",
+    (
+        KnownSet(
+            "rotten_tomatoes",
+            "Is the review's sentence positive?",
+            KEYS,
+            {"train": _tomatoes(0, 4265), "validation": _tomatoes(4265, 4798), "test": _tomatoes(4798, None)},
+            Hub(
+                "cornell-movie-review-data/rotten_tomatoes",
+                None,
+                {"train": "train", "validation": "validation", "test": "test"},
+                _named,
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,30 @@
+"""onepass init --recipe: known sets."""
+
+
+def test_a_recipe_is_written_from_its_folder(run, tmp_path):
+    for split in ("train", "dev", "test"):
+        (tmp_path / f"{split}.tsv").write_text("thanks !\t15,17\tid1\nwhat\t27\tid2\n")
+    arguments = ["init", "--recipe", "goemotions", "--from", tmp_path, "-o", tmp_path / "tasks.yaml"]
+    result = run(*arguments)
+    assert result.exit_code == 0, result.stderr
+    assert "6 rows" in result.stderr and "onepass check" in result.stderr
+    assert run("check", tmp_path / "tasks.yaml").exit_code in (0, 1)
+    assert run(*arguments).exit_code == 2
+    assert run(*arguments, "--force").exit_code == 0
+
+
+def test_recipes_are_listed(run):
+    result = run("init", "--recipe", "?")
+    assert result.exit_code == 0 and "glue" in result.stdout and "nhc" in result.stdout
+
+
+def test_wrong_uses_are_told(run, tmp_path):
+    for arguments, message in [
+        (["--recipe", "glu"], "Did you mean 'glue'"),
+        (["x.csv", "--recipe", "glue"], "not both"),
+        (["x.csv", "--from", tmp_path], "--recipe"),
+        ([], "--recipe"),
+        (["--recipe", "snli", "--from", tmp_path, "-o", tmp_path / "t.yaml"], "snli_1.0_dev.jsonl"),
+    ]:
+        result = run("init", *arguments)
+        assert result.exit_code == 2 and message in result.stderr, (arguments, result.stderr)
