@@ -1,5 +1,7 @@
 from itertools import pairwise
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,3 +82,51 @@ def test_wrong_names_and_options_say_what_is_possible(name: str, options: dict[s
     with pytest.raises(ConfigError) as error:
         make_sampler(name, **options)
     assert message in str(error.value)
+
+
+# --- uncertainty ----------------------------------------------------------------------------------------------------
+
+
+def test_the_paper_wants_the_rows_that_are_least_sure() -> None:
+    sampler = make_sampler("uncertainty", score="paper")
+    tasks, entropies = np.array([0, 0, 1, 1]), np.array([0.2, 0.9, 0.5, 0.6])
+    assert sampler.choose(tasks, entropies).tolist() == [1, 3, 2, 0]
+
+
+def test_the_code_favours_tasks_that_are_unsure_as_a_whole() -> None:
+    sampler = make_sampler("uncertainty")
+    tasks, entropies = np.array([0, 0, 1, 1]), np.array([0.0, 0.8, 0.7, 0.7])
+    # Means 0.4 and 0.7: the row with 0.8 counts 0.8 * 0.4 / 0.7.
+    assert sampler.scores(tasks, entropies).tolist() == pytest.approx([0.0, 0.8 * 0.4 / 0.7, 0.7, 0.7])
+    assert sampler.choose(tasks, entropies).tolist() == [2, 3, 1, 0]
+
+
+def test_a_task_without_entropies_is_chosen_as_often_as_an_average_one() -> None:
+    sampler = make_sampler("uncertainty", score="paper")
+    generator = np.random.default_rng(0)
+    tasks = np.repeat([0, 1, 2], 100)
+    entropies = generator.random(300)
+    entropies[tasks == 1] = 0.0
+    chosen = tasks[sampler.choose(tasks, entropies)[:90]]
+    assert np.bincount(chosen)[1] == pytest.approx(30, abs=3)
+
+
+def test_where_nothing_is_known_all_tasks_take_turns() -> None:
+    tasks = np.array([0, 0, 0, 1, 1, 1, 2, 2, 2])
+    chosen = make_sampler("uncertainty").choose(tasks, np.zeros(9))[:3]
+    assert sorted(tasks[chosen].tolist()) == [0, 1, 2]
+
+
+def test_the_loss_is_the_mean_over_tasks_of_their_means() -> None:
+    tasks = np.array([0, 0, 0, 2])
+    by_task, by_row = make_sampler("uncertainty"), make_sampler("uncertainty", loss="rows")
+    losses = np.array([1.0, 2.0, 3.0, 8.0])
+    assert (by_task.weights(tasks) * losses).mean() == pytest.approx((2.0 + 8.0) / 2)
+    assert by_row.weights(tasks).tolist() == [1.0] * 4
+
+
+@pytest.mark.parametrize("options", [{"score": "best"}, {"loss": "sum"}, {"candidates": 1}, {"candidates": 2.5}])
+def test_impossible_options_of_uncertainty_are_refused(options: dict[str, Any]) -> None:
+    (name,) = options
+    with pytest.raises(ConfigError, match=f"Option '{name}' of sampler 'uncertainty'"):
+        make_sampler("uncertainty", **options)

@@ -36,8 +36,17 @@ def info(
         f"{encoder['max_length']} tokens, from {encoder['source']}",
         f"method   {_method(found['method'])}",
         f"passes   {passes} for all {len(found['tasks'])} tasks" if passes == 1 else f"passes   {passes}, one a task",
+        *_training_lines(found),
         made,
     )
+
+
+def _training_lines(found: dict[str, Any]) -> list[str]:
+    """What is worth knowing of the training."""
+    lines = [f"alarm    {alarm['message']}" for alarm in found["alarms"]]
+    if found["rows_used"].get("share", 1.0) < 1.0:
+        lines.insert(0, f"rows     {percent(100 * found['rows_used']['share'])} % of the training rows were used")
+    return lines
 
 
 def summary(folder: Path) -> dict[str, Any]:
@@ -74,6 +83,8 @@ def summary(folder: Path) -> dict[str, Any]:
             }
             for task in tasks
         ],
+        "rows_used": config["training"].get("rows_used", {}),
+        "alarms": config["training"].get("alarms", []),
         "versions": config["versions"],
     }
 

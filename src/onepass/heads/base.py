@@ -137,6 +137,18 @@ class Kind:
         """The answers in the form of the targets, for the metrics."""
         raise NotImplementedError
 
+    def commonest(self, task: Task, targets: np.ndarray) -> np.ndarray | None:
+        """The one answer, in the form of the targets, that is right for most of these rows; None if there is none."""
+        return None
+
+    def baseline(self, task: Task, known: np.ndarray, targets: np.ndarray) -> float | None:
+        """The task's score in percent on `targets` if every row is given the commonest answer of the `known` ones."""
+        answer = self.commonest(task, known)
+        if answer is None:
+            return None
+        answers = np.broadcast_to(answer, (len(targets), *answer.shape))
+        return 100.0 * self.metrics[task.metric or next(iter(self.metrics))](answers, targets)
+
     # --- trust --------------------------------------------------------------------------------------------------
 
     def check(self, task: Task) -> None:

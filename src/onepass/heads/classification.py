@@ -201,6 +201,9 @@ class Classification(Kind):
         others = np.where(np.arange(logits.shape[-1]) == moved, -math.inf, logits).argmax(-1)
         return np.where(self.probabilities(task, logits)[:, moved] >= limits[moved], moved, others)
 
+    def commonest(self, task: Task, targets: np.ndarray) -> np.ndarray:
+        return np.asarray(np.bincount(targets).argmax())
+
     # --- trust --------------------------------------------------------------------------------------------------
 
     def check(self, task: Task) -> None:

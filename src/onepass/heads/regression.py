@@ -93,6 +93,9 @@ class Regression(Kind):
         """Both models standardise by the mean and spread of their own training rows."""
         return self.scale_targets(task, self.answers(other, logits))[:, None]
 
+    def commonest(self, task: Task, targets: np.ndarray) -> np.ndarray:
+        return np.asarray(targets.mean())
+
     def decode(self, task: Task, logits: np.ndarray) -> list[Prediction]:
         return [Prediction(float(value)) for value in self.answers(task, logits)]
 

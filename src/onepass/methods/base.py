@@ -65,6 +65,8 @@ class Method(nn.Module):
     """True: an answer changes when other tasks are added or removed"""
     cannot_add = ""
     """Why a trained model can be given no further task, as the end of a sentence; empty: it can"""
+    cannot_choose = ""
+    """Why no sampler can choose between rows of its tasks by its answers, as the end of a sentence; empty: one can"""
     caches: Literal["nothing", "tokens", "texts"] = "nothing"
     """What `cache` has a row for, while nothing but a task's own weights learns"""
 

@@ -78,6 +78,7 @@ class TaskPrefixes(Method):
 
     depends_on_tasks = True
     caches = "tokens"
+    cannot_choose = "its prefixes are learned one task at a time, and its heads on texts that are read only once"
 
     def __init__(
         self,

@@ -27,6 +27,7 @@ class Single(Method):
     """Each task reads the text with an encoder of its own, trained on its own data, with its own best checkpoint."""
 
     one_pass = False
+    cannot_choose = "every task is trained by itself, so there are no rows of others to choose from"
 
     def __init__(self, encoder: Encoder, *, readout: Literal["cls", "mean"] = "cls"):
         super().__init__(encoder)

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from onepass.calibration import settle
-from onepass.data.stream import RowStream, token_batches
+from onepass.data.stream import RowStream
 from onepass.encoder.batch import Batch
 from onepass.encoder.loading import load_encoder
 from onepass.errors import ConfigError, TrainingError, listed
@@ -32,6 +32,7 @@ from onepass.heads import check_kinds
 from onepass.methods import Stage, check_method, make_method, settle_method
 from onepass.model import Model
 from onepass.tasks import TaskFile, read_task_file
+from onepass.training.alarms import find_alarms
 from onepass.training.average import RunningMean
 from onepass.training.best import Best
 from onepass.training.cache import MOST_IN_MEMORY, TextCache
@@ -41,6 +42,7 @@ from onepass.training.evaluation import all_logits, average, score_tasks
 from onepass.training.objective import Objective
 from onepass.training.optimizer import make_optimizer, rate_at, set_rates
 from onepass.training.options import TrainOptions, check_train, sampler_of, train_options
+from onepass.training.rows import Draws, UsedRows, choose_rows, draw_epoch
 from onepass.training.sets import TaskSet, fingerprint, read_sets
 from onepass.training.stages import Finished, fixed_parameters, stages_of
 
@@ -124,6 +126,8 @@ class Trainer:
         """What a stage on cached texts has of each task's rows"""
         self.skipped = 0
         self.tokens, self.seconds = 0, 0.0
+        self.sampler = sampler_of(options.sampler)
+        self.used = UsedRows([len(item.train) for item in sets])
         self.tasks: list[int] = list(range(len(sets)))
         """The tasks of the stage that is trained"""
         self.done = 0.0
@@ -137,6 +141,7 @@ class Trainer:
             self.model.records, self.history, self.skipped = (
                 saved["progress"][key] for key in ("records", "history", "skipped")
             )
+            self.used.restore(saved["progress"]["used"])
             log.info("going on from %s", self.checkpoints.folder)  # type: ignore[union-attr]
         self.model.to(self.accelerator.device)
         for number, stage in enumerate(stages_of(self.model.method, self.options)):
@@ -153,6 +158,8 @@ class Trainer:
             "seconds": round(time.perf_counter() - start, 1),
             "tokens_per_s": round(self.tokens_per_s),
             "skipped_steps": self.skipped,
+            "alarms": find_alarms(self.model, self.sets),
+            "rows_used": self.used.report(self.model.names),
             "history": self.history,
         }
         self.model.to("cpu").eval()
@@ -190,14 +197,15 @@ class Trainer:
         )
         with bar:
             while state.epoch < epochs and not self.out_of_patience(state):
-                batches = self.batches_of_epoch(tasks, state, epochs)
-                for rows in batches[state.batch :]:
+                draws = self.rows_of_epoch(state, epochs)
+                while state.batch < len(draws):
+                    count = draws.trained[state.batch]
                     state.batch += 1
-                    state.rows += len(rows)
-                    self.done = (state.rows - len(rows) / 2) / total
+                    state.rows += count
+                    self.done = (state.rows - count / 2) / total
                     set_rates(optimizer, rate_at(self.done, options.warmup))
-                    self.take_turn(step, rows, state, losses, len(batches))
-                    bar.update(len(rows))
+                    self.take_turn(step, draws, state, losses, stage)
+                    bar.update(count)
                     bar.set_postfix_str(f"{self.tokens_per_s:,.0f} tokens/s", refresh=False)
                     # Rows rather than epochs: 3 * 0.1 is more than 0.3.
                     if state.rows >= state.next_evaluation * sum(sizes) - 1e-6 or state.rows == total:
@@ -218,27 +226,32 @@ class Trainer:
         if stage.finish is not None:
             stage.finish(model.heads)  # type: ignore[arg-type]
 
-    def batches_of_epoch(self, tasks: Sequence[int], state: StageState, epochs: int) -> list[list[tuple[int, int]]]:
-        """The epoch's batches of (task, row), in order; every process draws the same."""
+    def rows_of_epoch(self, state: StageState, epochs: int) -> Draws:
+        """What the epoch's steps draw from; the stream's place before is kept, so that it can be drawn again."""
         self.model.train()
-        options = self.options
         state.at_epoch = state.stream.state()
-        counts = sampler_of(options.sampler).counts(state.stream.sizes, state.epoch, epochs)
-        order = state.stream.epoch_order(counts, state.epoch)
-        lengths = [self.sets[task].train.lengths for task in tasks]
-        batches = token_batches(order, lengths, options.batch_size, options.batch_tokens)
-        return [[(tasks[place], row) for place, row in pairs] for pairs in batches]
+        return draw_epoch(self.sampler, state.stream, self.sets, self.tasks, (state.epoch, epochs), self.limits)
 
-    def take_turn(
-        self, step: nn.Module, rows: list[tuple[int, int]], state: StageState, losses: TaskLosses, num_batches: int
-    ) -> None:
-        """Train on a batch, if it is this process's turn."""
+    @property
+    def limits(self) -> tuple[int, int]:
+        """Most rows and most tokens of a step."""
+        return self.options.batch_size, self.options.batch_tokens
+
+    def take_turn(self, step: nn.Module, draws: Draws, state: StageState, losses: TaskLosses, stage: Stage) -> None:
+        """Train on a step's rows, if it is this process's turn."""
         index, processes = self.accelerator.process_index, self.accelerator.num_processes
-        last_round = state.batch > num_batches - num_batches % processes  # too few for all: they would wait for ever
+        last_round = state.batch > len(draws) - len(draws) % processes  # too few for all: they would wait for ever
         if last_round or (state.batch - 1) % processes != index:
             return
         started = time.perf_counter()
+        rows = draws[state.batch - 1]
+        if self.sampler.candidates != 1:
+            limits = draws.trained[state.batch - 1], self.limits[1]
+            autocast = self.accelerator.autocast()
+            rows = choose_rows(self.sampler, self.model, self.sets, rows, limits, autocast, stage.forward)
         ok = self.step(step, state.optimizer, rows, losses, state.mean)
+        if ok:
+            self.used.add(rows)
         self.seconds += time.perf_counter() - started
         self.tokens += sum(self.sets[task].train.length(row) for task, row in rows)
         state.skipped_in_a_row = 0 if ok else state.skipped_in_a_row + 1
@@ -256,6 +269,7 @@ class Trainer:
         """Leave a checkpoint, if the last one is old enough."""
         if self.checkpoints is not None and self.checkpoints.due() and self.accelerator.is_main_process:
             progress = {"records": self.model.records, "history": self.history, "skipped": self.skipped}
+            progress["used"] = self.used.state()
             self.checkpoints.save(self.model, stage, state, progress)
 
     def own_parameters(self, task: int) -> list[nn.Parameter]:
@@ -275,8 +289,10 @@ class Trainer:
         )
         targets = [self.targets[task][row] for task, row in rows]
         found = losses_of(batch, asked, targets, lesson, kept)  # (B,)
-        weights = torch.tensor([self.sets[task].task.weight for task, _ in rows]).to(found.device, non_blocking=True)
-        loss = (found * weights).mean() + self.model.method.extra_loss()
+        tasks = np.array([task for task, _ in rows])
+        weights = np.array([self.sets[task].task.weight for task in tasks]) * self.sampler.weights(tasks)
+        factors = torch.from_numpy(weights.astype(np.float32)).to(found.device, non_blocking=True)
+        loss = (found * factors).mean() + self.model.method.extra_loss()
         if not loss.requires_grad:  # nothing but finished tasks, on a fixed encoder
             return True
         self.accelerator.backward(loss)

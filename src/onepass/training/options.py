@@ -5,8 +5,9 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from onepass.data.samplers import make_sampler
+from onepass.data.samplers import SAMPLERS, Sampler, make_sampler
 from onepass.errors import ConfigError, unknown
+from onepass.methods import METHODS
 from onepass.tasks import TaskFile
 
 
@@ -65,7 +66,7 @@ class TrainOptions:
     max_length: int = 128
     """Tokens of a text (or of a pair together) that are read"""
     sampler: str | dict[str, Any] = "proportional"
-    """How an epoch is divided among tasks: proportional, uniform, square_root, annealed"""
+    """Which rows are trained on: proportional, uniform, square_root, annealed, uncertainty"""
     select: Literal["mean", "worst", "weighted"] = "mean"
     """What the kept checkpoint is best in on validation: the mean, the worst task, or the mean by the tasks' weights"""
     loss_scale: Literal["none", "log_classes"] = "none"
@@ -117,7 +118,14 @@ def check_train(file: TaskFile) -> list[str]:
     """Faults in the `train:` part of a task file."""
     faults = _faults(TrainOptions, file.train, "")
     try:
-        sampler_of(file.train.get("sampler", "proportional"))
+        sampler = sampler_of(file.train.get("sampler", "proportional"))
+        method = METHODS.get(file.method.name)
+        if sampler.candidates != 1 and method is not None and method.cannot_choose:
+            possible = ", ".join(name for name, known in SAMPLERS.items() if known.candidates == 1)
+            faults.append(
+                "train.sampler: this one asks the model about rows of all tasks before each step, which method "
+                f"{file.method.name!r} does not allow: {method.cannot_choose}. Possible: {possible}."
+            )
     except ConfigError as error:
         faults.append(f"train.sampler: {error}")
     if isinstance(distill := file.train.get("distill"), dict):
@@ -134,7 +142,7 @@ def teachers_of(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else [item for item in value if isinstance(item, str)]
 
 
-def sampler_of(value: Any) -> Any:
+def sampler_of(value: Any) -> Sampler:
     """A sampler from its name, or from a mapping with `name` and options."""
     options = (
         {"name": value} if isinstance(value, str) else dict(value) if isinstance(value, dict) else {"name": repr(value)}

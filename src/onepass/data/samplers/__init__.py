@@ -1,29 +1,25 @@
-"""How many rows of each task an epoch has. A sampler is one small file and one line in SAMPLERS."""
+"""Which rows are trained on. A sampler is one small file and one line in SAMPLERS."""
 
 import inspect
-from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from onepass.data.samplers.annealed import Annealed
+from onepass.data.samplers.base import Sampler
 from onepass.data.samplers.proportional import Proportional
 from onepass.data.samplers.square_root import SquareRoot
+from onepass.data.samplers.uncertainty import Uncertainty
 from onepass.data.samplers.uniform import Uniform
 from onepass.errors import ConfigError, listed, unknown
-
-
-class Sampler(Protocol):
-    """Divides an epoch among tasks."""
-
-    def counts(self, sizes: Sequence[int], epoch: int, epochs: int) -> list[int]:
-        """Rows of each task in this epoch (from 0) of so many; whole numbers that sum to sum(sizes)."""
-
 
 SAMPLERS: dict[str, type[Sampler]] = {
     "proportional": Proportional,
     "uniform": Uniform,
     "square_root": SquareRoot,
     "annealed": Annealed,
+    "uncertainty": Uncertainty,
 }
+
+__all__ = ["SAMPLERS", "Sampler", "make_sampler"]
 
 
 def make_sampler(name: str, **options: Any) -> Sampler:

@@ -6,11 +6,12 @@ arXiv:1902.02671.
 
 from collections.abc import Sequence
 
+from onepass.data.samplers.base import Sampler
 from onepass.data.samplers.shares import counts_by_power
 from onepass.errors import ConfigError
 
 
-class Annealed:
+class Annealed(Sampler):
     """p_i ∝ N_i ** alpha with alpha = 1 - drop * e / (E - 1) in epoch e = 0 ... E - 1."""
 
     def __init__(self, *, drop: float = 0.8):

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
+from onepass.data.samplers.base import Sampler
 from onepass.data.samplers.shares import counts_by_power
 
 
-class Uniform:
+class Uniform(Sampler):
     """The same number of rows of each task: p_i = 1 / T with T tasks, CA-MTL's "random" and MT-TaG's ablation."""
 
     def counts(self, sizes: Sequence[int], epoch: int, epochs: int) -> list[int]:

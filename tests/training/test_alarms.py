@@ -1,0 +1,47 @@
+"""A task that learned nothing is said, and one that did is not."""
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from onepass.heads import make_kind
+from onepass.tasks import Task
+from onepass.training import loop
+
+STILL = ["head_rate=0", "token_rate=0", "encoder_rate=0"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "known", "targets", "expected"),
+    [
+        ({"labels": ["a", "b"]}, [0, 1, 1], [1, 1, 0, 1], 75.0),
+        ({"labels": ["a", "b"], "metric": "matthews"}, [0, 1, 1], [1, 1, 0, 1], 0.0),
+        ({"kind": "regression"}, [1.0, 2.0], [5.0, 7.0, 6.0], 0.0),
+        ({"kind": "multilabel", "labels": ["a", "b"], "metric": "micro_f1"}, [[1, 0], [1, 0]], [[1, 1], [0, 0]], 50.0),
+    ],
+)
+def test_the_commonest_answer_by_hand(keys: dict[str, object], known: list, targets: list, expected: float):
+    task = Task(name="task", text="text", label="label", **keys)
+    found = make_kind(task).baseline(task, np.array(known), np.array(targets))
+    assert found == pytest.approx(expected)
+
+
+def test_a_task_no_better_than_its_commonest_answer_is_an_alarm(news: Path, caplog: pytest.LogCaptureFixture):
+    rows = "\n".join(f"the match {n},{'sport' if n % 5 else 'politics'}" for n in range(50))
+    news.with_name("topic-validation.csv").write_text(f"text,topic\n{rows}\n")
+    news.with_name("topic.csv").write_text(f"text,topic\n{rows}\n")
+    with caplog.at_level(logging.WARNING):
+        model = loop.train(news, overrides=STILL, progress=False)
+    (alarm,) = model.training_record["alarms"]  # the other tasks have two validation rows each
+    assert alarm["task"] == "topic" and alarm["baseline"] == 80.0 and alarm["score"] <= 80.0
+    assert "no better than the same answer for every text (80.0)" in caplog.text and "class_weights" in caplog.text
+
+
+def test_a_task_that_learned_is_no_alarm(news: Path):
+    rows = news.with_name("topic.csv").read_text()
+    news.with_name("topic-validation.csv").write_text(rows)
+    fast = ["head_rate=0.005", "token_rate=0.005", "encoder_rate=0.005", "average=0", "warmup=0", "epochs=12"]
+    model = loop.train(news, overrides=fast, progress=False)
+    assert model.training_record["alarms"] == []
