@@ -67,6 +67,8 @@ def test_the_engine_answers_like_the_model_in_every_family(family: str, make_fol
         ("readers", {"depth": 1, "tokens": 1}),
         ("readers", {"depth": 3, "tokens": 3}),
         ("readers", {"depth": 2, "tokens": 1, "pooler": "none"}),
+        ("readers", {"depth": 2, "readout": "attention"}),
+        ("readers", {"depth": 1, "tokens": 1, "pooler": "low_rank", "rank": 3}),
         ("mtdnn", {}),
         ("mtdnn", {"pooler": "task", "readout": "mean"}),
         ("mtdnn", {"pooler": "none"}),

@@ -22,7 +22,7 @@ def test_an_export_is_listed_in_the_manifest_and_can_be_repeated(make_folder: Ma
     first = (folder / "engine" / "engine.json").read_bytes()
     export_model(folder)
     assert (folder / "engine" / "engine.json").read_bytes() == first
-    assert json.loads(first)["method"] == {"runner": "readers", "depth": 2}
+    assert json.loads(first)["method"] == {"runner": "readers", "depth": 2, "readout": "layer"}
 
 
 def test_a_method_without_an_engine_is_refused_with_those_that_have_one(make_folder: MakeFolder):

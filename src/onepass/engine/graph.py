@@ -68,7 +68,7 @@ class EncoderGraph:
     def layer(self, number: int, x: Node, mask: Node, positions: Node) -> Node:
         """A plain layer, (G, M, H) in and out."""
         query, key, value = self.project(number, x, positions)
-        return self.after(number, x, self.attend(number, query, key, value, mask), "")
+        return self.feed_forward(number, self.merge(number, x, self.attend(number, query, key, value, mask)))
 
     def project(self, number: int, x: Node, positions: Node | None, site: str = "") -> list[Node]:
         """Queries, keys and values, each (G, heads, M, d); without positions nothing is rotated."""
@@ -87,15 +87,18 @@ class EncoderGraph:
             mask = opset13.add(mask, self._relative(key))
         return read(self.scaled(query), key, value, mask)
 
-    def after(self, number: int, x: Node, attended: Node, site: str) -> Node:
-        """The rest of a layer: what was read (G, heads, M, d) and the states (G, M, H) to the next states."""
+    def merge(self, number: int, x: Node, attended: Node, site: str = "") -> Node:
+        """Adds what was read (G, heads, M, d) to the states (G, M, H)."""
         config, name = self.config, f"layers.{number}."
         joined = opset13.reshape(
             opset13.transpose(attended, integers(0, 2, 1, 3)), integers(0, 0, config.width), special_zero=True
         )
         x = opset13.add(x, self.linear(joined, name + "attention_output", name + "attention_output" + site))
-        if not config.pre_norm:
-            x = self.norm(x, name + "attention_norm")
+        return x if config.pre_norm else self.norm(x, name + "attention_norm")
+
+    def feed_forward(self, number: int, x: Node, site: str = "") -> Node:
+        """The second half of a layer, (G, M, H) in and out."""
+        config, name = self.config, f"layers.{number}."
         inner = self.linear(self.norm(x, name + "mlp_norm") if config.pre_norm else x, name + "up", name + "up" + site)
         if config.gated:
             inner, gate = opset13.split(inner, integer(2), 2).outputs()

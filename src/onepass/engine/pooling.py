@@ -7,7 +7,6 @@ from openvino import Node, opset13
 
 from onepass.engine.graph import constant, integer, integers
 from onepass.engine.runner import Runner, linear
-from onepass.engine.runtime import Program
 
 
 class Pooling(Runner):
@@ -27,8 +26,5 @@ class Pooling(Runner):
             text = opset13.tanh(linear(text, self.shared, "pooler"))
         return [], opset13.unsqueeze(text, integer(0))  # (1, G, H)
 
-    def build_pooler(self) -> Program | None:
-        return self.own_poolers() if "method.pooler.weight" in self.tasks[0] else None
-
     def choose(self, asked: tuple[int, ...]) -> dict[str, np.ndarray]:
-        return self.chosen_poolers(asked) if self.pooler is not None else {}
+        return self.poolers.choose(asked)

@@ -12,7 +12,7 @@ from openvino import Node, opset13
 
 from onepass.engine.graph import integer, integers
 from onepass.engine.runner import Runner
-from onepass.engine.runtime import Program, parameter
+from onepass.engine.runtime import parameter
 
 SITE = "/readers"
 """Ends the names of places where readers go through a linear layer of the encoder"""
@@ -41,7 +41,8 @@ class Reading(Runner):
         for number in range(self.entry, config.depth):
             if number < last:
                 text_query, key, value = encoder.project(number, x, positions)
-                x = encoder.after(number, x, encoder.attend(number, text_query, key, value, mask), "")
+                x = encoder.merge(number, x, encoder.attend(number, text_query, key, value, mask))
+                x = encoder.feed_forward(number, x)
             else:
                 key, value = encoder.keys_values(number, x, positions)
             if number > self.entry:
@@ -49,15 +50,14 @@ class Reading(Runner):
                 query = encoder.scaled(query)
                 scores = _own_scores(query, own_key, n)
             attended = _read(query, key, value, mask, scores, own_value, n)
-            states = encoder.after(number, states, attended, SITE)
+            states = encoder.merge(number, states, attended, SITE)
+            if number < last or self.recipe["readout"] == "layer":
+                states = encoder.feed_forward(number, states, SITE)
         states = encoder.finish(states)
         if n > 1:
             by_task = opset13.reshape(states, integers(0, -1, n, config.width), special_zero=True)
             states = opset13.reduce_mean(by_task, integers(2), False)
         return inputs, opset13.transpose(states, integers(1, 0, 2))
-
-    def build_pooler(self) -> Program | None:
-        return self.own_poolers() if "method.pooler.weight" in self.tasks[0] else None
 
     def choose(self, asked: tuple[int, ...]) -> dict[str, np.ndarray]:
         config, name = self.encoder.config, f"layers.{self.entry}."
@@ -78,9 +78,7 @@ class Reading(Runner):
             "own_scores": scores.reshape(1, config.heads, len(x), n),
             "own_value": value[None],
         }
-        if self.pooler is not None:
-            found |= self.chosen_poolers(asked)
-        return {key: np.ascontiguousarray(array) for key, array in found.items()}
+        return {key: np.ascontiguousarray(array) for key, array in found.items()} | self.poolers.choose(asked)
 
 
 def _read(query: Node, key: Node, value: Node, mask: Node, own_scores: Node, own_value: Node, n: int) -> Node:

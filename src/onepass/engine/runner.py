@@ -10,6 +10,7 @@ import numpy as np
 from openvino import Node, opset13
 
 from onepass.engine.graph import EncoderGraph, constant, places
+from onepass.engine.poolers import poolers_of
 from onepass.engine.runtime import Program, parameter
 from onepass.engine.weights import Weights
 
@@ -42,7 +43,7 @@ class Runner:
         mask = parameter("mask", (-1, 1, 1, -1))
         inputs, output = self.build(ids, types, mask)
         self.program = Program([ids, types, mask, *inputs], [output], threads)
-        self.pooler = self.build_pooler()
+        self.poolers = poolers_of(tasks, encoder.config.width, threads)
 
     def build(self, ids: Node, types: Node, mask: Node) -> tuple[list[Node], Node]:
         """The graph from word pieces to vectors (K, G, H): what it takes besides the text, and its output.
@@ -55,22 +56,13 @@ class Runner:
         """The inputs of the graphs for these tasks."""
         raise NotImplementedError
 
-    def build_pooler(self) -> Program | None:
-        """The graph from vectors to pooled vectors, both (K, B, H), if the method has one.
-
-        It is apart from the other because it reads K * H * H weights, once for all texts of a call.
-        """
-        return None
-
     def vectors(self, ids: np.ndarray, types: np.ndarray, mask: np.ndarray, asked: tuple[int, ...]) -> np.ndarray:
         (found,) = self.program({"ids": ids, "types": types, "mask": mask, **self.chosen(asked)})
         return found
 
     def pooled(self, vectors: np.ndarray, asked: tuple[int, ...]) -> np.ndarray:
-        if self.pooler is None:
-            return vectors
-        (found,) = self.pooler({"vectors": vectors, **self.chosen(asked)})
-        return found
+        """Vectors (K, B, H), or (1, B, H), through the asked tasks' own poolers."""
+        return self.poolers(vectors, self.chosen(asked))
 
     def text(self, ids: Node, types: Node, mask: Node, layers: int) -> tuple[Node, Node]:
         """The states of the text (G, M, H) after so many plain layers, and the positions (M,)."""
@@ -78,23 +70,6 @@ class Runner:
         for number in range(layers):
             x = self.encoder.layer(number, x, mask, positions)
         return x, positions
-
-    def own_poolers(self) -> Program:
-        """The graph of a pooler for each task."""
-        width = self.encoder.config.width
-        vectors = parameter("vectors", (-1, -1, width))
-        weight, bias = parameter("pooler_weight", (-1, width, width)), parameter("pooler_bias", (-1, 1, width))
-        product = opset13.matmul(vectors, weight, False, False)
-        return Program([vectors, weight, bias], [opset13.tanh(opset13.add(product, bias))], self.threads)
-
-    def chosen_poolers(self, asked: Sequence[int]) -> dict[str, np.ndarray]:
-        width = self.encoder.config.width
-        weight = np.empty((len(asked), width, width), np.float32)
-        for place, task in enumerate(asked):
-            # Turned round here, once: a product with weights as they are stored takes twice as long.
-            weight[place] = self.tasks[task]["method.pooler.weight"].T
-        bias = np.stack([self.tasks[task]["method.pooler.bias"][None] for task in asked])
-        return {"pooler_weight": weight, "pooler_bias": bias}
 
 
 def linear(x: Node, weights: Weights, name: str) -> Node:

@@ -121,7 +121,7 @@ class Readers(Method):
         return (self.own(task).tokens for task in range(len(self.tasks)))
 
     def engine_recipe(self) -> dict[str, Any]:
-        return {"runner": "readers", "depth": self.depth}
+        return {"runner": "readers", "depth": self.depth, "readout": "attention" if self.light else "layer"}
 
     def forward(self, batch: Batch, asked: Tensor) -> States:
         return self.answer(self.keys_values(batch), batch.layout, asked)
