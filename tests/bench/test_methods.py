@@ -13,17 +13,6 @@ from onepass.cli.app import app
 from onepass.errors import ConfigError, OnepassError
 
 
-@pytest.fixture
-def suite(news: Path) -> Path:
-    """The three tasks of the tests, with test files."""
-    text = news.read_text()
-    for task in ("topic", "tone", "same"):
-        text = text.replace(f"train: {task}.csv", f"train: {task}.csv, test: {task}.csv")
-    text = text.replace("train: topic.csv, test: topic.csv", "train: topic.csv\n    test: topic.csv")
-    news.write_text(text)
-    return news
-
-
 def line(run: Run, **scores: float) -> str:
     """What a finished run leaves."""
     known = {"key": run.key, "suite": "tasks", "method": run.method, "seed": run.seed, "seconds": 1.0}

@@ -89,6 +89,15 @@ def test_nothing_but_the_new_task_moves(start: str, make_model: MakeModel, item:
     assert "validation" in model.records[-1]["scores"]
 
 
+def test_a_task_can_begin_like_another(make_model: MakeModel, item: TaskSet) -> None:
+    model = make_model()
+    train_task(model, item, AddOptions(like=model.names[1], epochs=1, token_rate=0.0, head_rate=0.0), progress=False)
+    other, own = (model.method.tasks[number].state_dict() for number in (1, -1))
+    assert all(torch.equal(value, own[name]) for name, value in other.items())
+    with pytest.raises(ConfigError, match="Unknown task 'nobody'"):
+        train_task(model, item, AddOptions(like="nobody"), progress=False)
+
+
 def test_two_trainings_with_one_seed_are_the_same(make_model: MakeModel, item: TaskSet) -> None:
     heads = []
     for noise in (1, 2):
@@ -151,6 +160,7 @@ def test_numbers_and_several_labels_have_a_most_similar_task_too(make_model: Mak
         ({"head_rate": float("nan")}, "a number from 0"),
         ({"batch_size": 0}, "a number from 1"),
         ({"epochs": 1.5}, "whole number"),
+        ({"like": 3}, "the name of a task"),
         ({"epoch": 3, "start": 1}, "2 faults"),
     ],
 )

@@ -15,10 +15,10 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from tqdm import tqdm
@@ -44,6 +44,8 @@ class Run:
     overrides: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
     """The tasks of the suite to train on; none: all of them"""
+    module: ClassVar[str] = "onepass.bench.accuracy"
+    """What is run as a process for it"""
 
     @property
     def all_overrides(self) -> list[str]:
@@ -142,7 +144,7 @@ def run_all(
 def _start(run: Run, output: Path) -> subprocess.Popen[str]:
     folder = output.parent / f".{output.stem}" / hashlib.sha256(run.key.encode()).hexdigest()[:16]
     folder.parent.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "onepass.bench.accuracy", json.dumps(asdict(run)), str(folder)]
+    command = [sys.executable, "-m", run.module, json.dumps(asdict(run)), str(folder)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -216,11 +218,17 @@ def plan(suite: str, methods: Sequence[str], seeds: int, overrides: Sequence[str
     return [Run(suite, method, seed, tuple(overrides)) for seed in range(seeds) for method in methods]
 
 
-if __name__ == "__main__":
-    specification = json.loads(sys.argv[1])
-    specification |= {key: tuple(specification[key]) for key in ("overrides", "tasks")}
+def serve_run(kind: type[Run], run: Callable[..., dict[str, Any]]) -> None:
+    """What a run's process does: read the run from the command line, run it, write its line."""
+    specification: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in json.loads(sys.argv[1]).items()
+    }
     try:
-        sys.stdout.write(json.dumps(run_once(Run(**specification), Path(sys.argv[2]))) + "\n")
+        sys.stdout.write(json.dumps(run(kind(**specification), Path(sys.argv[2]))) + "\n")
         shutil.rmtree(sys.argv[2], ignore_errors=True)
     except OnepassError as error:
         sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    serve_run(Run, run_once)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from onepass.cli.bench_methods import affinity, methods, scaling
+from onepass.cli.bench_paper import paper
 from onepass.cli.console import listen, progress, show, table, write_json
 from onepass.cli.guard import guarded
 
@@ -83,5 +84,5 @@ def training(
         show(f"Peak memory of training on {suite}: {found['memory']['peak_mb']:.0f} MB")
 
 
-for command in (accuracy, methods, scaling, affinity, training):
+for command in (accuracy, methods, paper, scaling, affinity, training):
     bench.command()(guarded(command))

@@ -53,7 +53,7 @@ def methods(
     if json:
         write_json(found)
         return
-    numbers = ("mean", "spread", "to single", "passes", "weights", "a task", "products", "time")
+    numbers = ("mean", "spread", "to single", "passes", "weights", "a task", "cost", "time")
     made = table("method", *numbers, numbers=numbers)
     for row in found["rows"]:
         made.add_row(
@@ -63,7 +63,7 @@ def methods(
             f"{row['time']:.2f}",
         )  # fmt: skip
     show(
-        f"{found['suite']}, test, {found['done']} of {found['planned']} runs; products (multiplications of a text of "
+        f"{found['suite']}, test, {found['done']} of {found['planned']} runs; cost (multiplications of a text of "
         f"{tokens} tokens, all tasks asked) and time are in plain passes",
         made,
     )

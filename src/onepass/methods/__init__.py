@@ -57,7 +57,9 @@ def option_faults(name: str, options: Mapping[str, Any]) -> list[str]:
     for key, value in options.items():
         if key not in known:
             described = ", ".join(str(p) for p in known.values()) or "none"
-            faults.append(f"method {name!r}: {unknown('option', key, known)} Options: {described}.")
+            others = [repr(other) for other in METHODS if key in options_of(other)]
+            hint = f" It is an option of {', '.join(others)}." if others else ""
+            faults.append(f"method {name!r}: {unknown('option', key, known)}{hint} Options: {described}.")
         elif wanted := mismatch(value, known[key].annotation):
             faults.append(f"method {name!r}: {key} is {value!r}; possible: {wanted}.")
     return faults

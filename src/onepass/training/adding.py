@@ -45,6 +45,8 @@ class AddOptions:
 
     start: Start = "mean"
     """Where the task's own weights begin: the mean of the other tasks', those of the most similar task, or anew"""
+    like: str = ""
+    """The task whose own weights (embedding, gates, readers) they begin as a copy of, whatever `start` says"""
     epochs: int = 0
     """Passes over the task's rows; 0: eight, or more if the rows are so few that this would be under 100 steps"""
     batch_size: int = 64
@@ -71,7 +73,9 @@ def add_options(values: Mapping[str, Any]) -> AddOptions:
     """The options from plain values; all faults are raised at once."""
     known = {field.name: field for field in fields(AddOptions)}
     faults = [unknown("option", key, known) for key in values if key not in known]
-    for key in (key for key in values if key in known):
+    if not isinstance(like := values.get("like", ""), str):
+        faults.append(f"like is {like!r}; possible: the name of a task.")
+    for key in (key for key in values if key in known and key != "like"):
         wanted = mismatch(values[key], Start if key == "start" else type(getattr(AddOptions(), key)))
         least = 1 if key == "batch_size" else 0
         if not wanted and key != "start" and not least <= values[key] < math.inf:
@@ -113,6 +117,8 @@ def train_task(model: Model, item: TaskSet, options: AddOptions, progress: bool 
     """Add a task as the last one of a model and train it; if that fails the model is as it was."""
     number = len(model.tasks)
     check_addable(model.method, model.choice.name)
+    if options.like:
+        model.numbers([options.like])  # says so if there is no such task
     was_training = model.training
     try:
         with torch.random.fork_rng(), only_last_learns(model):
@@ -204,7 +210,9 @@ class Adding:
     def begin(self) -> None:
         """Give the task's own weights their start values."""
         others = list(range(self.number))
-        if self.options.start == "mean" and others:
+        if self.options.like:
+            self.model.method.start_from(self.number, *self.model.numbers([self.options.like]))
+        elif self.options.start == "mean" and others:
             self.model.method.start_from_mean(self.number, others)
         elif self.options.start == "similar" and others:
             old = most_similar(self.train, self.item.train.targets, others, self.options.seed)

@@ -1,0 +1,244 @@
+"""A table of a paper, repeated on a suite: the paper's figures beside ours.
+
+A configuration names the table's rows, each a method with its options, and what the paper reports for it. Its encoder
+and recipe (`published`) are used only when asked for: they are for the paper's own benchmark, not for small suites.
+
+    title: MTOP, table 3 ...
+    paper: arXiv:2205.10744
+    protocol: train                # or new_task, removal, one_by_one
+    published: {encoder: ..., train: {...}, target_train: {...}, seeds: 5}
+    groups: {small: [rte, mrpc]}   # means over some tasks, where the suite has them
+    new: [scitail]                 # the tasks that come later; suites without them take a quarter of their own
+    rows:
+    - {name: MT-DNN, method: mtdnn, paper: {average: 86.0}}
+    - {name: ..., method: {name: mtop, prompts: single}, train: {sampler: annealed}, paper: {average: 87.4}}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onepass.analysis.spread import score_spread
+from onepass.bench.accuracy import Run, read_suite, run_all
+from onepass.bench.transfer import PROTOCOLS, TransferRun, new_tasks_of
+from onepass.errors import ConfigError, listed, unknown
+from onepass.plain_yaml import parse
+from onepass.tasks import MethodChoice, TaskFile
+
+Figures = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a paper's table."""
+
+    name: str
+    method: str | dict[str, Any] | None = None
+    """None: the paper's figures alone, of a system that is not here"""
+    train: dict[str, Any] = field(default_factory=dict)
+    """Training options that make the row what it is, as its sampler"""
+    without: tuple[str, ...] = ()
+    """Tasks that are left out of the training; where the suite has none of them, as many from its end"""
+    ways: tuple[dict[str, Any], ...] = ()
+    """new_task: how the new tasks are learned (see onepass.analysis.transfer.NewTask)"""
+    base: bool = True
+    """new_task: whether the other tasks are trained first"""
+    paper: Figures = field(default_factory=dict)
+
+    @property
+    def choice(self) -> MethodChoice:
+        given = {"name": self.method} if isinstance(self.method, str) else dict(self.method or {})
+        return MethodChoice(name=str(given.pop("name", "readers")), options=given)
+
+    @property
+    def method_text(self) -> str:
+        """As `onepass bench accuracy --methods` takes it."""
+        options = ",".join(f"{key}={json.dumps(value).strip(chr(34))}" for key, value in self.choice.options.items())
+        return f"{self.choice.name}:{options}" if options else self.choice.name
+
+
+@dataclass(frozen=True)
+class Table:
+    """A paper's table."""
+
+    title: str
+    paper: str
+    rows: tuple[Row, ...]
+    protocol: str = "train"
+    published: dict[str, Any] = field(default_factory=dict)
+    groups: dict[str, list[str]] = field(default_factory=dict)
+    new: tuple[str, ...] = ()
+    note: str = ""
+
+
+def read_table(path: str | Path) -> Table:
+    """A configuration; all its faults are raised at once."""
+    try:
+        document = parse(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
+    faults = [f"line {line}: {what}" for line, what in document.faults]
+    if faults or not isinstance(document.value, dict) or not isinstance(document.value.get("rows"), list):
+        raise ConfigError(f"{path} is no paper's table: {listed(faults) if faults else 'it has no list of rows.'}")
+    given = dict(document.value)
+    rows = [dict(row) if isinstance(row, dict) else {"name": str(row)} for row in given.pop("rows")]
+    faults += [unknown("key", key, _names(Table)) for key in given if key not in _names(Table)]
+    faults += [unknown("key of a row", key, _names(Row)) for row in rows for key in row if key not in _names(Row)]
+    faults += [f"{key} is missing." for key in ("title", "paper") if key not in given]
+    if faults:
+        raise ConfigError(f"{path}: {listed(faults)}")
+    for row in rows:
+        row |= {key: tuple(row[key]) for key in ("without", "ways") if key in row}
+    table = Table(**{**given, "new": tuple(given.get("new", ()))}, rows=tuple(Row(**row) for row in rows))
+    if faults := table_faults(table):
+        raise ConfigError(f"{path}: {listed(faults)}")
+    return table
+
+
+def table_faults(table: Table) -> list[str]:
+    """What names no method, option, protocol or way that there is."""
+    from onepass.analysis.transfer import NewTask
+    from onepass.methods import check_method
+    from onepass.training.options import check_train
+
+    faults = []
+    if table.protocol not in ("train", *PROTOCOLS):
+        faults.append(unknown("protocol", table.protocol, ("train", *PROTOCOLS)))
+    for options in (table.published.get("train", {}), table.published.get("target_train", {})):
+        faults += check_train(TaskFile(path=Path(), tasks={}, train=options))
+    for row in (row for row in table.rows if row.method is not None):
+        file = TaskFile(path=Path(), tasks={}, method=row.choice, train=row.train)
+        faults += [f"{row.name}: {fault}" for fault in (*check_method(file), *check_train(file))]
+        strange = {key for way in row.ways for key in way if key not in _names(NewTask)}
+        faults += [f"{row.name}: {unknown('key of a way', key, _names(NewTask))}" for key in sorted(strange)]
+    return faults
+
+
+def repeat(
+    table: Table,
+    suite: str,
+    *,
+    seeds: int = 3,
+    as_published: bool = False,
+    overrides: Sequence[str] = (),
+    output: Path = Path("runs/papers.jsonl"),
+    jobs: int = 1,
+    progress: bool = False,
+    limit_s: float | None = None,
+) -> dict[str, Any]:
+    """The table's rows with the paper's figures and ours; `what` a figure is about differs between protocols."""
+    if as_published:
+        overrides = [*_published_overrides(table), *overrides]
+    runs = {
+        (row.name, seed): make_run(table, row, suite, seed, overrides, as_published)
+        for seed in range(seeds)
+        for row in table.rows
+        if row.method is not None
+    }
+    for run in dict.fromkeys(run for (_, seed), run in runs.items() if seed == 0):
+        read_suite(run)  # all faults, before anything trains
+    lines = {line["key"]: line for line in run_all(list(dict.fromkeys(runs.values())), output, jobs, progress, limit_s)}
+    rows = []
+    for row in table.rows:
+        keys = [runs[row.name, seed].key for seed in range(seeds) if row.method is not None]
+        done = [lines[key] for key in keys if key in lines]
+        common = _common_tasks(table, lines.values()) if table.protocol == "train" else []
+        ours = [figures_of(table, line, common) for line in done]
+        rows.append({"name": row.name, "method": row.method and row.method_text, "figures": beside(row.paper, ours)})
+    return {
+        "title": table.title,
+        "paper": table.paper,
+        "suite": Path(suite).stem,
+        "as_published": as_published,
+        "done": sum(run.key in lines for run in runs.values()),
+        "planned": len(runs),
+        "rows": rows,
+    }
+
+
+def make_run(
+    table: Table, row: Row, suite: str, seed: int, overrides: Sequence[str], as_published: bool = False
+) -> Run:
+    """The training behind one row of a table, for one seed."""
+    own = (*overrides, *(f"train.{key}={json.dumps(value)}" for key, value in row.train.items()))
+    tasks = list(read_suite(Run(suite, row.method_text, seed, own)).tasks)
+    if table.protocol != "train":
+        target = table.published.get("target_train", {}) if as_published else {}
+        return TransferRun(
+            suite, row.method_text, seed, own, new=new_tasks_of(tasks, list(table.new)), protocol=table.protocol,
+            ways=tuple(json.dumps(way) for way in row.ways), base=row.base,
+            target_train=tuple(f"{key}={json.dumps(value)}" for key, value in target.items()),
+        )  # fmt: skip
+    if not row.without:
+        return Run(suite, row.method_text, seed, own)
+    left_out = [name for name in tasks if name in row.without] or tasks[-len(row.without) :]
+    kept = tuple(name for name in tasks if name not in left_out)
+    if not kept:
+        raise ConfigError(f"{suite}: nothing is left without {', '.join(left_out)}. Use a suite with more tasks.")
+    return Run(suite, row.method_text, seed, own, kept)
+
+
+def figures_of(table: Table, line: dict[str, Any], common: Sequence[str]) -> Figures:
+    """What a run gives for its row: means, groups and spread over tasks, or a score for each way and new task."""
+    if table.protocol != "train":
+        found: dict[str, list[float]] = {}
+        for cell in line["cells"]:
+            for what in _about(table, cell, line["new"]):
+                found.setdefault(what, []).append(cell["test"])
+        return {what: float(np.mean(scores)) for what, scores in found.items()}
+    scores = {name: line["tasks"][name] for name in common}
+    figures = {"average": float(np.mean(list(scores.values()))), "deviation": score_spread(scores).deviation}
+    for name, members in table.groups.items():
+        if chosen := [scores[member] for member in members if member in scores]:
+            figures[name] = float(np.mean(chosen))
+    if "data_used" in line:
+        figures["data_used"] = line["data_used"]
+    return figures | scores
+
+
+def beside(paper: Figures, ours: Sequence[Figures]) -> dict[str, dict[str, Any]]:
+    """The paper's figure and the mean and spread of ours, for all that either reports."""
+    names = list(dict.fromkeys([*paper, *(name for figures in ours for name in figures)]))
+    made = {}
+    for name in names:
+        values = [figures[name] for figures in ours if name in figures]
+        made[name] = {
+            "paper": paper.get(name),
+            "ours": float(np.mean(values)) if values else None,
+            "spread": float(np.std(values, ddof=1)) if len(values) > 1 else None,
+            "seeds": len(values),
+        }
+    return made
+
+
+def _about(table: Table, cell: dict[str, Any], new: Sequence[str]) -> Iterator[str]:
+    """What a new task's score is reported under: by its share of rows, its start, or the subset of sources."""
+    if table.protocol == "new_task":
+        name = f"{100 * cell['share']:g}%" + (f" like {cell['like']}" if cell["each"] else "")
+    else:
+        name = cell["way"]
+    yield name
+    if len(new) > 1 and cell["task"] in new:
+        yield f"{cell['task']} {name}"
+
+
+def _common_tasks(table: Table, lines: Any) -> list[str]:
+    """The tasks that every row of the table was trained on, in the suite's order."""
+    found = [list(line["tasks"]) for line in lines]
+    return [name for name in found[0] if all(name in tasks for tasks in found)] if found else []
+
+
+def _published_overrides(table: Table) -> list[str]:
+    encoder = table.published.get("encoder")
+    train = [f"train.{key}={json.dumps(value)}" for key, value in table.published.get("train", {}).items()]
+    return [*([f"encoder={encoder}"] if encoder else []), *train]
+
+
+def _names(kind: Any) -> list[str]:
+    return [item.name for item in fields(kind)]

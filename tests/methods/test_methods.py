@@ -1,0 +1,45 @@
+"""The list of methods, and what is said about options that cannot be."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import onepass
+from onepass.errors import ConfigError
+from onepass.methods import METHODS, option_faults
+
+
+def test_the_twelve_methods_are_there() -> None:
+    assert sorted(METHODS) == [
+        "adapter", "camtl", "frozen", "mtdnn", "mtop", "mttag", "pals", "prefix", "ptuning", "ptuning2", "readers",
+        "single",
+    ]  # fmt: skip
+
+
+def test_an_option_of_another_method_names_that_method() -> None:
+    (fault,) = option_faults("mtop", {"experts": 4})
+    assert "Unknown option 'experts'" in fault
+    assert "It is an option of 'mttag'." in fault
+    (fault,) = option_faults("mtop", {"expertss": 4})
+    assert "It is an option" not in fault
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "said"),
+    [
+        ("camtl", {"frozen_share": 1.5}, "frozen_share is 1.5; possible: from 0 to 1"),
+        ("camtl", {"frozen_share": -0.1}, "frozen_share is -0.1"),
+        ("mttag", {"experts": 0}, "experts is 0; possible: a whole number from 1"),
+        ("mttag", {"experts": -1}, "experts is -1"),
+        ("readers", {"experts": 4}, "It is an option of 'mttag'"),
+        ("prefix", {"prefix_length": 0}, "prefix_length is 0"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_before_training(
+    method: str, options: dict[str, Any], said: str, news: Path, tmp_path: Path
+) -> None:
+    overrides = [f"method.name={method}", *(f"method.{key}={value}" for key, value in options.items())]
+    with pytest.raises(ConfigError, match=said):
+        onepass.train(news, tmp_path / "model", overrides=overrides, progress=False)
+    assert not (tmp_path / "model").exists()
