@@ -14,7 +14,7 @@ from onepass.heads.base import label_text, wrong_option
 from onepass.tasks import Task
 
 LEAST_GIVEN = 10  # a precision over fewer answers says nothing
-CAUTION = 0.5  # standard deviations by which a target is to be passed on validation, so that it holds elsewhere
+CAUTION = 1.0  # standard deviations by which a target is to be passed on validation, so that it holds elsewhere
 GOALS = ("target_precision", "target_recall", "best")
 POSSIBLE = (
     "a number between 0 and 1, or one of {target_precision: 0.9}, {target_recall: 0.9}, {best: f1}, "
