@@ -6,6 +6,7 @@ Nothing here computes: who inherits says how word pieces become logits. No torch
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ class Asking:
     tokenizer: Tokenizer
     tasks: list[Task]
     kinds: list[Kind]
+    records: list[dict[str, Any]]
+    """What is known of each task's training: version, data fingerprint, rows, validation scores"""
 
     def logits_of(self, encoded: Sequence[Encoded], asked: Sequence[int]) -> list[np.ndarray]:
         """For each task number of `asked` the logits of all texts, (R, C), in the order of the texts."""
@@ -58,6 +61,20 @@ class Asking:
         # A dictionary for each text: who changes one must not change another.
         return [
             Labelled(text, dict(answers[row]), encoded[row].truncated) for text, row in zip(texts, found, strict=True)
+        ]
+
+    def with_versions(self, labelled: Sequence[Labelled]) -> list[Labelled]:
+        """The same answers, each with the version of its task and the fingerprint of the data it learned from."""
+        known = {task.name: record for task, record in zip(self.tasks, self.records, strict=True)}
+        return [
+            replace(
+                one,
+                tasks={
+                    name: replace(answer, version=known[name].get("version", 1), data=known[name].get("data"))
+                    for name, answer in one.tasks.items()
+                },
+            )
+            for one in labelled
         ]
 
     def applicable(self, num_texts: int, names: Sequence[str] | None) -> list[int]:

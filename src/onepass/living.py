@@ -22,13 +22,14 @@ from onepass.data.examples import find_labels
 from onepass.encoder.batch import Batch
 from onepass.encoder.tokenizer import Tokenizer
 from onepass.errors import ConfigError, DataError, FolderError, listed, unknown
-from onepass.folder import load_model, load_tasks, save_task
+from onepass.folder import RECORDED, load_model, load_tasks, save_task
 from onepass.heads import check_kinds, make_kind
 from onepass.methods import options_of
 from onepass.model import SERVING_TOKENS, Model
 from onepass.tasks import TASK_KEYS, MethodChoice, Task, make_task
 from onepass.training.adding import AddOptions, check_addable, check_new_names, train_task
 from onepass.training.sets import TaskSet, path_of, read_set
+from onepass.training.thresholds import set_thresholds
 
 log = logging.getLogger(__name__)
 PROBES, LONGEST_PROBE, TOLERANCE = 200, 24, 1e-6
@@ -102,6 +103,19 @@ def update_task(
         model.replace_by_last(number)
         change.write(number, order=change.orders[name])
         return model, change.prove()
+
+
+def change_thresholds(
+    folder: Path, names: Sequence[str] | None, value: Any, data: Path | None = None
+) -> tuple[Model, Proof, list[str]]:
+    """Give tasks other thresholds, as `onepass.training.thresholds` says; returns also which tasks those are."""
+    with changing(folder) as change:
+        model = change.model
+        numbers = set_thresholds(model, names, value, data)
+        for number in numbers:
+            change.describe(number)
+        changed = [model.tasks[number].name for number in numbers]
+        return model, change.prove({name: name for name in changed}), changed
 
 
 def remove_task(folder: Path, name: str) -> tuple[Model, Proof]:
@@ -214,6 +228,13 @@ class Change:
         self.drop(name)  # what there is of it
         self.orders[name] = max(self.orders.values()) + 1 if order is None else order
         save_task(self.model, number, self.place(name), self.orders[name])
+
+    def describe(self, number: int) -> None:
+        """Write what is said of one of the model's tasks anew; its weights stay."""
+        task, file = self.model.tasks[number], Path("tasks") / self.model.tasks[number].name / "task.json"
+        known = {key: value for key, value in read_json(self.edit.folder / file).items() if key not in RECORDED}
+        self.place(task.name).mkdir(parents=True)
+        write_json(self.edit.draft / file, known | task.model_dump(mode="json") | self.model.records[number])
 
     def prove(self, renamed: Mapping[str, str] | None = None) -> Proof:
         """Complete the new folder, read it back from the disk and compare it with the old one."""

@@ -128,6 +128,16 @@ class Model(nn.Module, Asking):
 
         add_named_task(self, name, keys, options or {})
 
+    def set_threshold(self, name: str, threshold: Any, data: str | Path | None = None) -> None:
+        """Give a task another threshold, written as in a task file: 0.8, {"target_precision": 0.9}, None for none.
+
+        One that has to be chosen is chosen on the rows of a data file with the columns of the training, or on the
+        task's validation rows. The model's folder does not change until the model is saved.
+        """
+        from onepass.training.thresholds import set_thresholds
+
+        set_thresholds(self, [name], threshold, None if data is None else Path(data))
+
     def remove_task(self, name: str) -> None:
         """Forget a task. The model's folder does not change until the model is saved."""
         from onepass.living import check_removable

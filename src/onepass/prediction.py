@@ -24,6 +24,10 @@ class Prediction:
     """What the score had to reach, by label for multilabel; None where there is no threshold"""
     reason: str | None = field(default=None, repr=False)
     """Why the answer is withheld"""
+    version: int | None = field(default=None, repr=False)
+    """The version of the task, where it was asked for"""
+    data: str | None = field(default=None, repr=False)
+    """The fingerprint of the rows the task learned from, where it was asked for"""
 
     @property
     def abstained(self) -> bool:
@@ -35,6 +39,8 @@ class Prediction:
         found = {"label": self.label, "score": self.score, "scores": self.scores}
         if self.threshold is not None or self.abstained:
             found |= {"threshold": self.threshold, "abstained": self.abstained, "reason": self.reason}
+        if self.version is not None:
+            found |= {"version": self.version, "data": self.data}
         return found
 
 

@@ -1,6 +1,8 @@
 """Kills a change to a model folder at each of its writes, one after the other, and looks at what is left.
 
-python kills.py FOLDER TASK.CSV add|update|remove   prints how many kills there were; every fault is an AssertionError.
+python kills.py FOLDER TASK.CSV add|update|remove|threshold
+
+Prints how many kills there were; every fault is an AssertionError.
 """
 
 import os
@@ -27,6 +29,7 @@ def main(model: Path, data: Path, command: str) -> None:
         "add": lambda path: living.add_tasks(path, [tone], options, progress=False),
         "update": lambda path: living.update_task(path, "spam", {"train": data, "label": "label"}, options, False),
         "remove": lambda path: living.remove_task(path, "spam"),
+        "threshold": lambda path: living.change_thresholds(path, None, 0.7),
     }[command]
     old = contents(model)
     shutil.copytree(model, done := model.parent / "done")

@@ -12,7 +12,9 @@ import pytest
 import onepass
 
 
-@pytest.mark.parametrize("command", ["add", "remove", pytest.param("update", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "command", ["add", "remove", *(pytest.param(name, marks=pytest.mark.slow) for name in ("update", "threshold"))]
+)
 def test_a_killed_change_leaves_the_old_or_the_new_model(
     command: str, folder: Path, tmp_path: Path, helpers: Any
 ) -> None:

@@ -1,5 +1,5 @@
 """The commands, joined: onepass demo, init, check, train, evaluate, predict, export, info, add, update, remove,
-rename, copy, serve, bench.
+rename, copy, threshold, serve, bench.
 
 What takes long to import (torch above all) is imported inside the commands, so that -h answers at once.
 """
@@ -24,6 +24,7 @@ from onepass.cli.predict import predict
 from onepass.cli.remove import remove
 from onepass.cli.rename import rename
 from onepass.cli.serve import serve
+from onepass.cli.threshold import threshold
 from onepass.cli.train import train
 from onepass.cli.update import update
 
@@ -34,7 +35,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # guard.py answers for errors
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, init, check, train, evaluate, predict, export, info, add, update, remove, rename, copy, serve):
+COMMANDS = (
+    demo, init, check, train, evaluate, predict, export, info, add, update, remove, rename, copy, threshold, serve,
+)  # fmt: skip
+for command in COMMANDS:
     app.command()(guarded(command))
 app.add_typer(bench, name="bench")
 

@@ -82,7 +82,13 @@ def _papers_means(model: Model, file: Path | None) -> dict[str, float]:
 
 def score_table(result: dict[str, Any]) -> Any:
     """The scores of `evaluate` as a table."""
-    made = table("task", "rows", "split", "metric", "score", numbers=("rows", "score"))
+    kinds = {key for task in result["tasks"].values() for key in task.get("thresholds", {})}
+    given = [key for key in ("given", "recall", "precision") if key in kinds]
+    numbers = ("rows", "score", "calibration error", *given)
+    made = table("task", "rows", "split", "metric", "score", "calibration error", *given, numbers=numbers)
     for name, task in result["tasks"].items():
-        made.add_row(name, f"{task['rows']:,}", task["split"], task["metric"], percent(task["score"]))
+        trust = task.get("calibration")
+        error = f"{trust['before']['ece']:.1f} to {trust['after']['ece']:.1f}" if trust else "-"
+        row = [name, f"{task['rows']:,}", task["split"], task["metric"], percent(task["score"]), error]
+        made.add_row(*row, *(percent(task.get("thresholds", {}).get(key)) for key in given))
     return made

@@ -19,7 +19,8 @@ def info(
     if json:
         write_json(found)
         return
-    made = table("task", "kind", "labels", "rows", "validation", "weights", numbers=("rows", "validation", "weights"))
+    numbers = ("rows", "validation", "weights", "version")
+    made = table("task", "kind", "labels", *numbers, "calibration", "threshold", numbers=numbers)
     for task in found["tasks"]:
         score = task["validation"]
         made.add_row(
@@ -29,6 +30,9 @@ def info(
             f"{task['rows'].get('train', 0):,}",
             f"{percent(score['score'])} {score['metric']}" if score else "-",
             f"{task['parameters']:,}",
+            str(task["version"]),
+            _calibration(task["calibration"]),
+            _threshold(task["threshold"], task["thresholds"]),
         )
     encoder, passes = found["encoder"], found["passes_per_text"]
     show(
@@ -80,6 +84,11 @@ def summary(folder: Path) -> dict[str, Any]:
                 "validation": task.get("scores", {}).get("validation", {}),
                 "parameters": task["parameters"],
                 "version": task["version"],
+                "data": task.get("data"),
+                "calibration": {**task["fitted"].get("calibration", {}), **task.get("calibration", {})},
+                "threshold": task["options"].get("threshold"),
+                "thresholds": task["fitted"].get("thresholds", {}),
+                "reached": task.get("thresholds", {}).get("reached", {}),
             }
             for task in tasks
         ],
@@ -94,6 +103,30 @@ def _method(method: dict[str, Any]) -> str:
     why = method.get("chosen", {})
     options = [f"{key}={value}" + (f" ({why[key]})" if key in why else "") for key, value in method["options"].items()]
     return " ".join([method["name"], ", ".join(options)]).rstrip()
+
+
+def _calibration(known: dict[str, Any]) -> str:
+    """How a task is calibrated, and its calibration error on validation before and after."""
+    if known.get("form", "none") == "none":
+        return "none" if known else "-"
+    low, high = min(found := _values(known)), max(found)
+    error = f", error {known['before']['ece']:.1f} to {known['after']['ece']:.1f}" if "before" in known else ""
+    return f"temperature {low:.2f}" + (f" to {high:.2f}" if high > low else "") + error
+
+
+def _values(known: dict[str, Any]) -> list[float]:
+    return list(known["temperatures"].values()) if "temperatures" in known else [known["temperature"]]
+
+
+def _threshold(option: Any, chosen: dict[str, float | None]) -> str:
+    """What a task's threshold is to be, and what was chosen for it."""
+    if not isinstance(option, dict):
+        return "-" if option is None else f"{option:g}"
+    goal = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in option.items())
+    given = [value for value in chosen.values() if value is not None]
+    shown = f": {min(given):.3f}" + (f" to {max(given):.3f}" if max(given) > min(given) else "") if given else ""
+    never = f"; {len(chosen) - len(given)} of {len(chosen)} labels never given" if len(given) < len(chosen) else ""
+    return goal + shown + never
 
 
 def _shortened(labels: list[str], most: int = 6) -> str:

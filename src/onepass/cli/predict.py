@@ -64,6 +64,9 @@ def predict(
     force: Annotated[
         bool, typer.Option("--force", help="Replace an existing output file, or an unfinished job of other options.")
     ] = False,
+    versions: Annotated[
+        bool, typer.Option("--versions", help="With --json: each answer with its task's version and data fingerprint.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a text on stdout.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
 ) -> None:
@@ -78,6 +81,8 @@ def predict(
     _check_usage(texts, input, output, text, pair, json)
     if (rejects or spreadsheet_safe) and not output:
         raise ConfigError("--rejects and --spreadsheet-safe are for a data file: they need --input and --output.")
+    if versions and (output or not json):
+        raise ConfigError("--versions is for JSON on stdout: it needs --json, without --output.")
     if input is not None and output is not None:
         from onepass.filejob import check_paths
 
@@ -88,13 +93,15 @@ def predict(
     names = None if tasks is None else [name.strip() for name in tasks.split(",") if name.strip()]
     if input is None:
         for labelled in _answers(model, _given(texts or [], pair), names):
-            write_json(labelled.to_dict()) if json else typer.echo(block(labelled))
+            shown = model.with_versions([labelled])[0] if versions else labelled
+            write_json(shown.to_dict()) if json else typer.echo(block(labelled))
         return
     from onepass.filejob import FileJob, Questions, open_source
 
     if output is None:
         with closing(open_source(input)) as source:
-            _stream(source, Questions(model, input, list(source.columns), tasks=names, text=text or []), input)
+            questions = Questions(model, input, list(source.columns), tasks=names, text=text or [])
+            _stream(source, questions, input, model if versions else None)
         return
     job = FileJob(
         model,
@@ -183,7 +190,8 @@ def block(labelled: Labelled) -> str:
     wide = max(map(len, labelled.tasks))
     for name, answer in labelled.tasks.items():
         label = f"{answer.label:.4g}" if isinstance(answer.label, float) else str(answer.label)
-        lines.append(f"  {name:<{wide}}  {label}" + ("" if answer.score is None else f"  {answer.score:.0%}"))
+        score = "" if answer.score is None else f"  {answer.score:.0%}"
+        lines.append(f"  {name:<{wide}}  " + (f"withheld: {answer.reason}" if answer.abstained else f"{label}{score}"))
     return "\n".join(lines)
 
 
@@ -195,7 +203,7 @@ def _model_id(folder: str) -> str:
     return digest(manifest) if manifest.is_file() else folder
 
 
-def _stream(source: Source, questions: Questions, input: Path) -> None:
+def _stream(source: Source, questions: Questions, input: Path, versions_of: Asking | None) -> None:
     """Every labelled text of a file on stdout; rows that cannot be labelled are told on stderr."""
     from onepass.data.rows import RowFaults
     from onepass.filejob.records import Reject, Row, pieces
@@ -204,7 +212,8 @@ def _stream(source: Source, questions: Questions, input: Path) -> None:
     for piece in pieces(source, None):
         labelled, rejects = questions.label([record for record in piece if isinstance(record, Row)])
         for _, answers in labelled:
-            for one in {id(one): one for one in answers.values()}.values():
+            found = list({id(one): one for one in answers.values()}.values())
+            for one in versions_of.with_versions(found) if versions_of is not None else found:
                 write_json(one.to_dict())
         for reject in [record for record in piece if isinstance(record, Reject)] + rejects:
             faults.add(reject.number, reject.reason, reject.line)

@@ -46,11 +46,13 @@ class Engine(Asking):
         self.tokenizer = Tokenizer.load(path / "tokenizer.json", config["encoder"]["max_length"])
         self.tasks: list[Task] = []
         self.kinds: list[Kind] = []
+        self.records: list[dict[str, Any]] = []
         self._own = []
         try:
             for name in task_order(path, files):
-                task, _ = task_of(path / "tasks" / name)
+                task, known = task_of(path / "tasks" / name)
                 self.tasks.append(task)
+                self.records.append(known)
                 self.kinds.append(make_kind(task))
                 self._own.append(read_weights(path / "tasks" / name / "weights.safetensors"))
             encoder = EncoderGraph(

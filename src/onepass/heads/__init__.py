@@ -15,7 +15,7 @@ KINDS: dict[str, type[Kind]] = {
     "regression": Regression,
 }
 
-__all__ = ["KINDS", "Kind", "check_kinds", "make_kind"]
+__all__ = ["KINDS", "Kind", "check_kinds", "make_kind", "options_of_kind"]
 
 
 def make_kind(task: Task) -> Kind:
@@ -25,6 +25,11 @@ def make_kind(task: Task) -> Kind:
     kind = KINDS[task.kind](**task.options)
     kind.check(task)
     return kind
+
+
+def options_of_kind(name: str) -> list[str]:
+    """The options that a kind of task has."""
+    return list(inspect.signature(KINDS[name]).parameters)
 
 
 def check_kinds(file: TaskFile) -> list[str]:
@@ -38,7 +43,7 @@ def check_kinds(file: TaskFile) -> list[str]:
         kind = KINDS[task.kind]
         if task.metric is not None and task.metric not in kind.metrics:
             faults.append(f"{where}: {unknown(f'metric of {task.kind} tasks', task.metric, kind.metrics)}")
-        options = inspect.signature(kind).parameters
+        options = options_of_kind(task.kind)
         for key, value in task.options.items():
             if key not in options:
                 faults.append(f"{where}: {unknown('key', key, [*TASK_KEYS, *options])}")

@@ -173,6 +173,10 @@ class Kind:
         """
         return {}
 
+    def shown_thresholds(self, task: Task) -> dict[str, float | None]:
+        """What each label has to reach; None for one that is never given. Empty where the task has no thresholds."""
+        return {}
+
     def given(self, task: Task, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
         """What the thresholds do on these rows, in percent: `precision`, and `given` or `recall`; else nothing."""
         return {}

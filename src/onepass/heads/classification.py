@@ -11,7 +11,7 @@ import numpy as np
 from onepass.errors import unknown
 from onepass.heads import scaling
 from onepass.heads.base import Kind, Row, label_text, wrong_option
-from onepass.heads.thresholds import Rule, check_thresholds, choose, chosen, limits, read_threshold
+from onepass.heads.thresholds import Rule, check_thresholds, choose, chosen, limits, read_threshold, shown
 from onepass.prediction import Prediction
 from onepass.tasks import Task
 
@@ -172,6 +172,7 @@ class Classification(Kind):
 
     def decode(self, task: Task, logits: np.ndarray) -> list[Prediction]:
         probabilities, limits = self.probabilities(task, logits), self.limits(task)
+        limits_shown = self.shown_thresholds(task)
         best = logits.argmax(-1)
         if limits is not None and self.moved in task.labels:
             moved = task.labels.index(self.moved)
@@ -183,7 +184,7 @@ class Classification(Kind):
             if limits is None:
                 predictions.append(Prediction(label, score, scores))
                 continue
-            limit, reason = float(limits[i]) if limits[i] < math.inf else None, None
+            limit, reason = limits_shown[label], None
             if limit is None:
                 reason = f"{label} is never given: {self.threshold} is not reached on validation by any threshold"
             elif score < limit:
@@ -244,6 +245,10 @@ class Classification(Kind):
             own = best == place
             choices[label] = choose(rule, top[own], right[own], int((targets == place).sum()))
         return chosen(rule, choices)
+
+    def shown_thresholds(self, task: Task) -> dict[str, float | None]:
+        found = self.limits(task)
+        return {} if found is None else shown(task.labels, found)
 
     def given(self, task: Task, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
         if self.limits(task) is None:

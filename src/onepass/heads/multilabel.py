@@ -14,7 +14,7 @@ import numpy as np
 from onepass.errors import unknown
 from onepass.heads import scaling
 from onepass.heads.base import Kind, Row, label_text, wrong_option
-from onepass.heads.thresholds import POSSIBLE, Rule, check_thresholds, choose, chosen, limits, read_threshold
+from onepass.heads.thresholds import POSSIBLE, Rule, check_thresholds, choose, chosen, limits, read_threshold, shown
 from onepass.prediction import Prediction
 from onepass.tasks import Task
 
@@ -172,18 +172,16 @@ class Multilabel(Kind):
         likeliest label fits.
         """
         probabilities, thresholds = self.probabilities(task, logits), self.thresholds(task)
-        shown, reason = None, None
-        if "thresholds" in task.fitted:
-            finite = [float(value) if value < math.inf else None for value in thresholds]
-            shown = dict(zip(task.labels, finite, strict=True))
-            if not np.isfinite(thresholds).any():
-                reason = f"no label is ever given: {self.threshold} is not reached on validation by any threshold"
+        chosen_ones = self.shown_thresholds(task) if "thresholds" in task.fitted else None
+        reason = None
+        if not np.isfinite(thresholds).any():
+            reason = f"no label is ever given: {self.threshold} is not reached on validation by any threshold"
         predictions = []
         for row, reached in zip(probabilities, probabilities >= thresholds, strict=True):
             score = row[reached].min() if reached.any() else 1.0 - row.max()
             labels = [label for label, is_reached in zip(task.labels, reached, strict=True) if is_reached]
             scores = dict(zip(task.labels, map(float, row), strict=True))
-            predictions.append(Prediction(None if reason else labels, float(score), scores, shown, reason))
+            predictions.append(Prediction(None if reason else labels, float(score), scores, chosen_ones, reason))
         return predictions
 
     def answers(self, task: Task, logits: np.ndarray) -> np.ndarray:
@@ -232,6 +230,9 @@ class Multilabel(Kind):
                 if rule.label in (None, label)
             },
         )
+
+    def shown_thresholds(self, task: Task) -> dict[str, float | None]:
+        return shown(task.labels, self.thresholds(task))
 
     def given(self, task: Task, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
         """The `recall` and the `precision` of the labels given, over all rows."""

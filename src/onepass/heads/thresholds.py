@@ -126,7 +126,7 @@ def choose(rule: Rule, scores: np.ndarray, right: np.ndarray, to_find: int) -> C
         enough = given >= LEAST_GIVEN
         reached = np.flatnonzero((cautious(precision, given) >= rule.value) & enough)
         if not len(reached):
-            return Choice(None, reason=_unreached(rule, precision[enough], int(given[-1])))
+            return Choice(None, reason=_unreached(rule, precision[enough], given[enough], int(given[-1])))
         place = int(reached[-1])
     # Half way to the next score, so that the last digit of a probability decides nothing.
     last = place == len(ends) - 1
@@ -141,11 +141,13 @@ def cautious(share: np.ndarray, of: np.ndarray | int) -> np.ndarray:
     return np.asarray((share + z2 / (2 * of) - spread) / (1 + z2 / of))
 
 
-def _unreached(rule: Rule, precision: np.ndarray, most: int) -> str:
-    """Why no threshold reaches a precision; `precision` is that of each threshold with enough answers."""
+def _unreached(rule: Rule, precision: np.ndarray, given: np.ndarray, most: int) -> str:
+    """Why no threshold reaches a precision; `precision` and `given` are those of thresholds with enough answers."""
     if not len(precision):
         return f"{rule} cannot be shown on validation: {most} answers are too few, {LEAST_GIVEN} are needed"
-    return f"{rule} is not reachable on validation: at most {precision.max():.3f}, too little or over too few answers"
+    best = int(cautious(precision, given).argmax())
+    few = ", too few to rely on it" if precision[best] >= rule.value else ""
+    return f"{rule} is not reachable on validation: at best {precision[best]:.3f} over {given[best]:,} answers{few}"
 
 
 def chosen(rule: Rule, choices: Mapping[str, Choice], labels: Sequence[str] = ()) -> dict[str, Any]:
@@ -163,6 +165,11 @@ def chosen(rule: Rule, choices: Mapping[str, Choice], labels: Sequence[str] = ()
         "thresholds": {label: value for value in values.values() for label in labels} if labels else values,
         "reached": {label: choice.to_dict() for label, choice in choices.items()},
     }
+
+
+def shown(labels: Sequence[str], limits: np.ndarray) -> dict[str, float | None]:
+    """Limits for people and for JSON, which knows no infinity."""
+    return {label: float(value) if value < math.inf else None for label, value in zip(labels, limits, strict=True)}
 
 
 def limits(task: Task, default: float) -> np.ndarray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +47,7 @@ def _task(known: dict[str, Any]) -> dict[str, Any]:
         "kind": known["kind"],
         "labels": list(known["labels"]),
         "text": list(known["text"]),
-        "thresholds": {label: value if math.isfinite(value) else None for label, value in fitted.items()} or None,
+        "thresholds": fitted or None,
         "version": known.get("version", 1),
         "metric": known.get("metric"),
         "validation": known.get("scores", {}).get("validation", {}),

@@ -60,6 +60,7 @@ ANSWER = _object(
         "scores": {"type": "object", "additionalProperties": NUMBER, "description": "Of every label."},
         "threshold": {"description": "What a label must reach, where the task has such."},
         "abstained": BOOLEAN,
+        "reason": {"type": ["string", "null"], "description": "Why the answer is withheld."},
         "version": INTEGER | {"description": "The task's version."},
     },
     ["label", "abstained", "version"],

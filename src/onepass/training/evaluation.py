@@ -117,6 +117,23 @@ def evaluate(
     return {"average": average(results), "tasks": results}
 
 
+def validation_rows(model: Model, numbers: Sequence[int], data: Path | None = None) -> dict[int, Examples]:
+    """The validation rows of tasks, or the rows of a data file with the columns they were trained on."""
+    found, faults = {}, []
+    for number in numbers:
+        task = model.tasks[number]
+        given = task if data is None else task.model_copy(update={"validation": data})
+        try:
+            if _learned_from_all(model, number, given):
+                raise DataError(f"Task {task.name!r} has no validation rows: it learned from all. Give a data file.")
+            found[number] = _rows(model, number, given, "validation")
+        except DataError as error:
+            faults.append(str(error))
+    if faults:
+        raise DataError(listed(list(dict.fromkeys(faults))))
+    return found
+
+
 def tasks_of(model: Model, file: str | Path | TaskFile | None, overrides: Sequence[str] = ()) -> dict[str, Task]:
     """The tasks of a task file that the model knows, or the model's own."""
     if file is None:

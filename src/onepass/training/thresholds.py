@@ -1,0 +1,48 @@
+"""Giving the tasks of a trained model other thresholds, without training anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from onepass.calibration import choose_thresholds, set_threshold
+from onepass.errors import ConfigError, listed, unknown
+from onepass.heads import make_kind, options_of_kind
+from onepass.heads.thresholds import Rule, read_threshold
+from onepass.model import Model
+from onepass.training.evaluation import all_logits, validation_rows
+
+
+def set_thresholds(model: Model, names: Sequence[str] | None, value: Any, data: Path | None = None) -> list[int]:
+    """Give tasks (all that can have some, for None) another option `threshold`; returns their numbers.
+
+    value: as in a task file; None takes the option away. A threshold that has to be chosen is chosen on the rows of
+    `data`, which has the columns of the training, or else on the task's validation rows.
+    All faults are raised at once, with nothing changed. The versions of the tasks go up by one.
+    """
+    numbers = [n for n in model.numbers(names) if names or "threshold" in options_of_kind(model.tasks[n].kind)]
+    _check(model, numbers, value)
+    rows = validation_rows(model, numbers, data) if isinstance(value, dict) else {}
+    for number in numbers:
+        set_threshold(model, number, value)
+        model.records[number]["version"] = model.records[number].get("version", 1) + 1
+    for number, logits in (all_logits(model, rows) if rows else {}).items():
+        choose_thresholds(model, number, logits, rows[number].targets)
+    return numbers
+
+
+def _check(model: Model, numbers: Sequence[int], value: Any) -> None:
+    rule, faults = read_threshold(value), []
+    for task in (model.tasks[number] for number in numbers):
+        if "threshold" not in options_of_kind(task.kind):
+            faults.append(f"Task {task.name!r} can have no threshold: it is of kind {task.kind}.")
+            continue
+        if value is not None:
+            make_kind(task.model_copy(update={"options": {"threshold": value}}))  # raises if this kind cannot use it
+        if isinstance(rule, Rule) and rule.label is not None and rule.label not in task.labels:
+            faults.append(f"Task {task.name!r}: {unknown('label', rule.label, task.labels)}")
+    if not numbers:
+        faults.append("None of the model's tasks is of a kind that can have a threshold.")
+    if faults:
+        raise ConfigError(listed(faults))

@@ -1,0 +1,78 @@
+"""Other thresholds for a trained model: chosen on validation rows or on a file, nothing else changed."""
+
+from pathlib import Path
+
+import pytest
+
+import onepass
+from onepass.errors import ConfigError, DataError, OnepassError
+from onepass.model import Model
+from onepass.training.evaluation import all_logits, validation_rows
+from onepass.training.thresholds import set_thresholds
+
+
+@pytest.fixture
+def loaded(model: Path) -> Model:
+    return onepass.load(model)
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    """Labelled texts with the columns of `topic`: as many right as wrong, and twenty of them."""
+    lines = [f"late goal {n},{'sport' if n % 2 else 'politics'}" for n in range(20)]
+    (tmp_path / "rows.csv").write_text("text,topic\n" + "\n".join(lines) + "\n")
+    return tmp_path / "rows.csv"
+
+
+def test_a_threshold_is_chosen_on_a_file(loaded: Model, rows: Path):
+    loaded.set_threshold("topic", {"target_precision": 0.3}, rows)
+    record = loaded.records[0]["thresholds"]
+    assert record["rule"] == {"target_precision": 0.3} and record["rows"] == 20
+    assert record["reached"][""]["precision"] == 0.5
+    assert loaded.records[0]["version"] == 2 and loaded.records[1].get("version", 1) == 1
+    loaded.set_threshold("topic", {"target_precision": 0.9}, rows)
+    assert "not reachable" in loaded.records[0]["thresholds"]["reached"][""]["reason"]
+    assert loaded.predict("late goal", tasks=["topic"])["topic"].abstained
+    loaded.set_threshold("topic", None)
+    assert not loaded.predict("late goal", tasks=["topic"])["topic"].abstained
+    assert loaded.records[0]["version"] == 4 and "threshold" not in loaded.tasks[0].options
+
+
+def test_without_a_file_it_is_chosen_on_the_validation_rows(loaded: Model):
+    assert set_thresholds(loaded, None, {"best": "f1"}) == [0, 2]  # numbers have no thresholds
+    assert [loaded.records[n]["thresholds"]["rows"] for n in (0, 2)] == [2, 2]
+    rows = validation_rows(loaded, [0])
+    assert len(all_logits(loaded, rows)[0]) == 2
+
+
+@pytest.mark.parametrize(
+    ("names", "value", "message"),
+    [
+        (["tone"], 0.5, "Task 'tone' can have no threshold: it is of kind regression."),
+        (["topic"], {"best": "f1", "label": "sports"}, "Unknown label 'sports'. Did you mean 'sport'?"),
+        (["topik"], 0.5, "Did you mean 'topic'?"),
+        (["topic"], 1.5, "threshold is 1.5; possible: a number between 0 and 1"),
+        (["topic"], {"target_precision": "high"}, "possible: a number above 0, at most 1"),
+    ],
+)
+def test_mistakes_are_explained_and_nothing_changes(loaded: Model, names: list[str], value: object, message: str):
+    before = list(loaded.tasks), [dict(record) for record in loaded.records]
+    with pytest.raises(ConfigError) as caught:
+        set_thresholds(loaded, names, value)
+    assert message in str(caught.value)
+    assert (list(loaded.tasks), loaded.records) == before
+
+
+def test_a_file_that_does_not_fit_is_refused_and_nothing_changes(loaded: Model, tmp_path: Path):
+    (tmp_path / "strange.csv").write_text("text,topic\nvote,weather\n")
+    before = list(loaded.tasks)
+    for data, message in (("strange.csv", "'weather'"), ("missing.csv", "missing.csv")):
+        with pytest.raises(OnepassError, match=message):
+            set_thresholds(loaded, ["topic"], {"best": "f1"}, tmp_path / data)
+    assert loaded.tasks == before
+
+
+def test_a_task_that_learned_from_all_its_rows_needs_a_file(loaded: Model):
+    loaded.records[2]["rows"] = {"train": 24, "validation": 0}
+    with pytest.raises(DataError, match="'same' has no validation rows"):
+        set_thresholds(loaded, ["same"], {"best": "f1"})
