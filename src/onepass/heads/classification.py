@@ -159,7 +159,7 @@ class Classification(Kind):
 
     def log_probabilities(self, task: Task, logits: np.ndarray) -> np.ndarray:
         """Calibrated; the temperature of a row is that of its likeliest label, so that label stays the likeliest."""
-        return scaling.log_softmax(logits / scaling.temperatures(task)[logits.argmax(-1), None])
+        return scaling.log_softmax(logits / scaling.temperatures(task, logits.dtype)[logits.argmax(-1), None])
 
     def probabilities(self, task: Task, logits: np.ndarray) -> np.ndarray:
         return np.asarray(np.exp(self.log_probabilities(task, logits)))

@@ -159,7 +159,7 @@ class Multilabel(Kind):
 
     def probabilities(self, task: Task, logits: np.ndarray) -> np.ndarray:
         """Calibrated; a temperature moves no probability across one half."""
-        return np.asarray(np.exp(scaling.log_sigmoid(logits / scaling.temperatures(task))))
+        return np.asarray(np.exp(scaling.log_sigmoid(logits / scaling.temperatures(task, logits.dtype))))
 
     def thresholds(self, task: Task) -> np.ndarray:
         """What the probability of each label has to reach, (C,)."""
@@ -210,7 +210,7 @@ class Multilabel(Kind):
     def reliability(self, task: Task, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
         """Over all (row, label) pairs."""
         p = self.probabilities(task, logits)
-        scaled = logits / scaling.temperatures(task)
+        scaled = logits / scaling.temperatures(task, logits.dtype)
         return {
             "ece": 100.0 * scaling.calibration_error(p.ravel(), targets.ravel()),
             "brier": float(((p - targets) ** 2).mean()),

@@ -25,12 +25,15 @@ Losses = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """From items (their numbers) and their temperatures to their losses"""
 
 
-def temperatures(task: Task) -> np.ndarray:
-    """What the logits of each label are divided by, (C,); ones where the task was not calibrated."""
+def temperatures(task: Task, dtype: Any = float) -> np.ndarray:
+    """What the logits of each label are divided by, (C,); ones where the task was not calibrated.
+
+    In the precision of the logits: more digits of a probability than that would be noise.
+    """
     known = task.fitted.get("calibration", {})
     if "temperatures" in known:
-        return np.array([known["temperatures"].get(label, 1.0) for label in task.labels], float)
-    return np.full(len(task.labels), known.get("temperature", 1.0), float)
+        return np.array([known["temperatures"].get(label, 1.0) for label in task.labels], dtype)
+    return np.full(len(task.labels), known.get("temperature", 1.0), dtype)
 
 
 def check_calibration(task: Task) -> None:
