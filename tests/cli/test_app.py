@@ -14,8 +14,8 @@ COMMANDS = [command.callback.__name__ for command in app.registered_commands if 
 
 
 def test_all_commands_of_the_contract_are_there():
-    assert COMMANDS[:7] == ["demo", "init", "check", "train", "evaluate", "predict", "info"]
-    assert {"add", "update", "remove", "rename", "copy", "threshold", "serve"} <= set(COMMANDS)
+    assert COMMANDS[:6] == ["demo", "init", "check", "train", "evaluate", "predict"]
+    assert {"add", "copy", "export", "info", "remove", "rename", "serve", "threshold", "update"} <= set(COMMANDS)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
