@@ -45,3 +45,18 @@ def test_a_task_that_learned_is_no_alarm(news: Path):
     fast = ["head_rate=0.005", "token_rate=0.005", "encoder_rate=0.005", "average=0", "warmup=0", "epochs=12"]
     model = loop.train(news, overrides=fast, progress=False)
     assert model.training_record["alarms"] == []
+
+
+def test_a_task_too_far_under_its_own_model_is_an_alarm(news: Path, tmp_path: Path):
+    (tmp_path / "alone.json").write_text('{"topic": 300, "tone": -100, "same": -100}')
+    select = f"select={{baseline: {tmp_path / 'alone.json'}, floor: 5}}"
+    model = loop.train(news, overrides=[select], progress=False)
+    (alarm,) = model.training_record["alarms"]
+    assert alarm["task"] == "topic" and "under its own model's 300.0, more than the 5 allowed" in alarm["message"]
+
+
+def test_a_model_folder_is_a_baseline(news: Path, model: Path):
+    overrides = [f"train.select.baseline={model}", "train.select.floor=0"]
+    again = loop.train(news, overrides=overrides, progress=False)
+    assert again.training_record["alarms"] == []  # the same training reaches the same scores
+    assert again.training_record["options"]["select"] == {"baseline": str(model), "floor": 0, "by": "mean"}

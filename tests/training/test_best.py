@@ -1,5 +1,6 @@
 """Which checkpoint is kept."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from torch import nn
 
 from onepass.tasks import Task
 from onepass.training.best import CRITERIA, Best
+from onepass.training.options import SelectOptions
 
 TASKS = [
     Task(name="topic", text="text", label="topic", weight=3.0),
@@ -83,3 +85,33 @@ def test_without_an_evaluation_nothing_is_restored():
     model = layer(1.0)
     Best("mean", TASKS).restore(model)
     assert torch.equal(model.weight, torch.ones(2, 2))
+
+
+# --- no task too far under its own model ------------------------------------------------------------------------------
+
+
+def floored(tmp_path: Path, floor: float) -> Best:
+    (tmp_path / "alone.json").write_text('{"topic": 62, "tone": 66}')
+    return Best(SelectOptions(baseline=str(tmp_path / "alone.json"), floor=floor), TASKS)
+
+
+@pytest.mark.parametrize(
+    ("floor", "chosen"),
+    [
+        (2.0, 0),  # only (60, 64) is within 2 points of (62, 66), though its mean is the lowest
+        (17.0, 1),  # all are; (45, 95) has the highest mean
+        (0.0, 0),  # none is; the first is 2 under, the others 17
+    ],
+)
+def test_no_task_is_more_than_the_floor_under_its_own_model_if_that_can_be(tmp_path: Path, floor: float, chosen: int):
+    best, model = floored(tmp_path, floor), layer(0.0)
+    for number, evaluation in enumerate(EVALUATIONS):
+        best.offer(scores(*evaluation), model, epoch=number)
+    assert best.epoch == chosen
+
+
+def test_under_a_floor_a_score_that_is_no_number_is_never_the_best(tmp_path: Path):
+    best, model = floored(tmp_path, 1.0), layer(0.0)
+    assert not best.offer(scores(float("nan"), 99.0), model, 1)
+    assert not best.offer(scores(99.0, float("nan")), model, 1)
+    assert best.offer(scores(10.0, 10.0), model, 2)

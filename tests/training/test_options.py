@@ -8,8 +8,9 @@ import pytest
 
 from onepass.data.samplers.annealed import Annealed
 from onepass.errors import ConfigError
-from onepass.tasks import TaskFile
-from onepass.training.options import TrainOptions, check_train, sampler_of, train_options
+from onepass.tasks import Task, TaskFile
+from onepass.training.options import DistillOptions, TrainOptions, check_train, sampler_of, train_options
+from onepass.training.presets import PRESETS
 
 
 def faults_of(**train: Any) -> list[str]:
@@ -35,7 +36,9 @@ def test_all_faults_are_found_at_once():
         "train.select",
         "train.sampler:",
     ]
-    assert faults[3] == "train.select is 'median'; possible: mean, worst, weighted."
+    assert (
+        faults[3] == "train.select is 'median'; possible: mean, worst, weighted, {baseline: ..., floor: ..., by: ...}."
+    )
     assert "Did you mean 'proportional'?" in faults[4]
 
 
@@ -92,3 +95,58 @@ def test_options_are_made_from_the_values_and_cannot_be_changed():
 def test_an_unknown_sampler_is_refused():
     with pytest.raises(ConfigError, match="Did you mean 'uniform'"):
         sampler_of("unifrom")
+
+
+# --- presets --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_is_valid(name: str):
+    assert faults_of(preset=name) == []
+    assert train_options({"preset": name}).preset == name
+
+
+def test_what_is_given_wins_over_the_preset(monkeypatch: pytest.MonkeyPatch):
+    taught = {"teachers": "somewhere", "weight": 0.3}
+    monkeypatch.setitem(PRESETS, "fast", {"epochs": 3, "rdrop": 1.0, "distill": taught})
+    options = train_options({"preset": "fast", "epochs": 5, "distill": {"weight": 0.7}})
+    assert (options.epochs, options.rdrop) == (5, 1.0)
+    assert options.distill == DistillOptions(teachers="somewhere", weight=0.7)
+    assert PRESETS["fast"]["distill"] == taught
+
+
+def test_an_unknown_preset_is_refused():
+    assert faults_of(preset="fats") == [
+        "train.preset: Unknown preset 'fats'. Did you mean 'fast'? Known: best, default, fast."
+    ]
+    assert faults_of(preset=3) == ["train.preset is 3; possible: a text."]
+
+
+# --- the floor under a task's own model -------------------------------------------------------------------------------
+
+
+def test_a_baseline_is_read_before_the_training(tmp_path: Path):
+    task = {"topic": Task(name="topic", text="text", label="topic")}
+
+    def faults(baseline: Any) -> list[str]:
+        train = {"select": {"baseline": baseline, "floor": 0.5}}
+        return check_train(TaskFile(path=Path("tasks.yaml"), tasks=task, train=train))
+
+    scores = tmp_path / "scores.json"
+    scores.write_text('{"topic": 80, "tone": 70}')
+    assert faults(str(scores)) == []
+    scores.write_text('{"average": 1, "tasks": {"topic": {"score": 80.5}}}')
+    assert faults(str(scores)) == []
+    for text, part in (
+        ('{"tone": 1}', "has no score of topic; it has tone"),
+        ('{"topic": "x"}', "is 'x'"),
+        ("[", "cannot be read"),
+    ):
+        scores.write_text(text)
+        (fault,) = faults(str(scores))
+        assert fault.startswith("train.select.baseline: ") and part in fault
+    assert "cannot be read" in faults(str(tmp_path / "nothing.json"))[0]
+    assert faults_of(select={"floor": -1}) == [
+        "train.select.floor is -1; possible: a number from 0.",
+        "train.select has no baseline. Give it, as in {baseline: ...}.",
+    ]

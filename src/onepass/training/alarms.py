@@ -1,4 +1,4 @@
-"""Tasks that learned nothing: no better on validation than the same answer for every text."""
+"""Tasks that ended badly: no better than the same answer for every text, or too far under a model of their own."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from onepass.model import Model
+from onepass.training.baseline import read_baseline
+from onepass.training.options import Criterion, SelectOptions, TrainOptions
 from onepass.training.sets import TaskSet
 
 log = logging.getLogger(__name__)
@@ -14,8 +16,34 @@ LEAST_ROWS = 10
 """Of fewer validation rows nothing follows"""
 
 
-def find_alarms(model: Model, sets: Sequence[TaskSet]) -> list[dict[str, Any]]:
-    """The tasks of a trained model that are no better than their commonest answer, each with what can be done."""
+def find_alarms(model: Model, sets: Sequence[TaskSet], options: TrainOptions) -> list[dict[str, Any]]:
+    """The tasks of a trained model that ended badly, each with what can be done."""
+    alarms = [*no_better_than_one_answer(model, sets), *under_floor(model, options.select)]
+    for alarm in alarms:
+        log.warning("%s", alarm["message"])
+    return alarms
+
+
+def under_floor(model: Model, select: Criterion | SelectOptions) -> list[dict[str, Any]]:
+    """Tasks whose score in the kept checkpoint is further under their baseline than the options allow."""
+    if isinstance(select, str):
+        return []
+    alarms = []
+    baseline = read_baseline(select.baseline, model.names)
+    for name, record in zip(model.names, model.records, strict=True):
+        score = record.get("scores", {}).get("validation", {}).get("score")
+        if score is None or baseline[name] - score <= select.floor:
+            continue
+        message = (
+            f"{name}: {score:.1f} on validation is {baseline[name] - score:.1f} under its own model's "
+            f"{baseline[name]:.1f}, more than the {select.floor:g} allowed; no checkpoint was better for all tasks. "
+            "Give it a larger weight, or a model of its own."
+        )
+        alarms.append({"task": name, "score": score, "baseline": baseline[name], "message": message})
+    return alarms
+
+
+def no_better_than_one_answer(model: Model, sets: Sequence[TaskSet]) -> list[dict[str, Any]]:
     alarms = []
     for task, kind, record, item in zip(model.tasks, model.kinds, model.records, sets, strict=True):
         found = record.get("scores", {}).get("validation")
@@ -30,6 +58,5 @@ def find_alarms(model: Model, sets: Sequence[TaskSet]) -> list[dict[str, Any]]:
             "more room with weight: 3 in its task or train.sampler=square_root; for rare labels use class_weights: "
             "balanced or another metric; train longer; or leave the task out."
         )
-        log.warning("%s", message)
         alarms.append({"task": task.name, "score": found["score"], "baseline": baseline, "message": message})
     return alarms

@@ -7,8 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from onepass.tasks import Task
+from onepass.training.baseline import read_baseline
+from onepass.training.options import Criterion, SelectOptions
 
 Scores = Mapping[str, Mapping[str, Any]]
+BELOW_ALL = 1000.0
 
 
 def mean(scores: Scores, weights: Mapping[str, float]) -> float:
@@ -32,11 +35,31 @@ CRITERIA: dict[str, Callable[[Scores, Mapping[str, float]], float]] = {
 }
 
 
+def above_floor(
+    criterion: Callable[[Scores, Mapping[str, float]], float], floor: float, baseline: Mapping[str, float]
+) -> Callable[[Scores, Mapping[str, float]], float]:
+    """A criterion among checkpoints where no task is more than `floor` under its baseline.
+
+    One where some task is counts less than all of these, the less the further that task is under it.
+    """
+
+    def value(scores: Scores, weights: Mapping[str, float]) -> float:
+        under = max(baseline[name] - result["score"] for name, result in scores.items())
+        wanted = criterion(scores, weights)
+        return wanted if under <= floor else wanted * 0.0 - BELOW_ALL - under  # not a number stays not a number
+
+    return value
+
+
 class Best:
     """Keeps a copy of the weights that learn, from the evaluation with the highest score so far."""
 
-    def __init__(self, criterion: str, tasks: list[Task]):
-        self.criterion = CRITERIA[criterion]
+    def __init__(self, select: Criterion | SelectOptions, tasks: list[Task]):
+        if isinstance(select, str):
+            self.criterion = CRITERIA[select]
+        else:
+            baseline = read_baseline(select.baseline, [task.name for task in tasks])
+            self.criterion = above_floor(CRITERIA[select.by], select.floor, baseline)
         self.weights = {task.name: task.weight for task in tasks}
         self.score = float("-inf")
         self.epoch = 0.0

@@ -158,7 +158,7 @@ class Trainer:
             "seconds": round(time.perf_counter() - start, 1),
             "tokens_per_s": round(self.tokens_per_s),
             "skipped_steps": self.skipped,
-            "alarms": find_alarms(self.model, self.sets),
+            "alarms": find_alarms(self.model, self.sets, self.options),
             "rows_used": self.used.report(self.model.names),
             "history": self.history,
         }

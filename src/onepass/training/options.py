@@ -9,6 +9,22 @@ from onepass.data.samplers import SAMPLERS, Sampler, make_sampler
 from onepass.errors import ConfigError, unknown
 from onepass.methods import METHODS
 from onepass.tasks import TaskFile
+from onepass.training.baseline import read_baseline
+from onepass.training.presets import PRESETS, with_preset
+
+Criterion = Literal["mean", "worst", "weighted"]
+
+
+@dataclass(frozen=True)
+class SelectOptions:
+    """Which checkpoint to keep, where no task shall fall too far under what it reaches in a model of its own."""
+
+    baseline: str
+    """A folder of a model per task (its validation scores count), or a JSON file {TASK: SCORE, ...} in percent"""
+    floor: float = 1.0
+    """How many points a task may be under its baseline"""
+    by: Criterion = "mean"
+    """What decides between checkpoints in which no task is further under it"""
 
 
 @dataclass(frozen=True)
@@ -35,6 +51,8 @@ class DistillOptions:
 class TrainOptions:
     """How to train. Every field can be set in the task file or as `key=value` on the command line."""
 
+    preset: str = "default"
+    """A named set of options, over which those given here win: default, fast, best"""
     epochs: int = 8
     """Passes over all tasks' rows together"""
     batch_size: int = 64
@@ -67,8 +85,9 @@ class TrainOptions:
     """Tokens of a text (or of a pair together) that are read"""
     sampler: str | dict[str, Any] = "proportional"
     """Which rows are trained on: proportional, uniform, square_root, annealed, uncertainty"""
-    select: Literal["mean", "worst", "weighted"] = "mean"
-    """What the kept checkpoint is best in on validation: the mean, the worst task, or the mean by the tasks' weights"""
+    select: Criterion | SelectOptions = "mean"
+    """What the kept checkpoint is best in on validation: the mean, the worst task, the mean by the tasks' weights, or
+    {floor: 1, baseline: FOLDER}: the mean where no task is more than so far under its own model's score"""
     loss_scale: Literal["none", "log_classes"] = "none"
     """`log_classes` divides a task's losses by the logarithm of its number of outputs; none: as the method does"""
     rdrop: float = 0.0
@@ -110,15 +129,19 @@ LIMITS: dict[str, tuple[float, float]] = {
 
 def train_options(values: dict[str, Any]) -> TrainOptions:
     """The options from plain values that `check_train` found no fault in."""
+    values = with_preset(values)
     parts = {key: _part(item.type) for key, item in _fields(TrainOptions).items()}
     return TrainOptions(**{k: parts[k](**v) if parts[k] and isinstance(v, dict) else v for k, v in values.items()})
 
 
 def check_train(file: TaskFile) -> list[str]:
     """Faults in the `train:` part of a task file."""
-    faults = _faults(TrainOptions, file.train, "")
+    values = with_preset(file.train)
+    faults = _faults(TrainOptions, values, "")
+    if isinstance(preset := values.get("preset", "default"), str) and preset not in PRESETS:
+        faults.append(f"train.preset: {unknown('preset', preset, PRESETS)}")
     try:
-        sampler = sampler_of(file.train.get("sampler", "proportional"))
+        sampler = sampler_of(values.get("sampler", "proportional"))
         method = METHODS.get(file.method.name)
         if sampler.candidates != 1 and method is not None and method.cannot_choose:
             possible = ", ".join(name for name, known in SAMPLERS.items() if known.candidates == 1)
@@ -128,7 +151,12 @@ def check_train(file: TaskFile) -> list[str]:
             )
     except ConfigError as error:
         faults.append(f"train.sampler: {error}")
-    if isinstance(distill := file.train.get("distill"), dict):
+    if isinstance(select := values.get("select"), dict) and isinstance(select.get("baseline"), str):
+        try:
+            read_baseline(select["baseline"], list(file.tasks))
+        except ConfigError as error:
+            faults.append(f"train.select.baseline: {error}")
+    if isinstance(distill := values.get("distill"), dict):
         faults += [
             f"train.distill.teachers: {folder} is no model folder. Train one with: onepass train tasks.yaml -o {folder}"
             for folder in teachers_of(distill.get("teachers", []))
@@ -181,8 +209,13 @@ def _mismatch(key: str, value: Any, kind: Any) -> str | None:
     if get_origin(kind) is Literal:
         return None if value in get_args(kind) else ", ".join(map(str, get_args(kind)))
     if part := _part(kind):
+        words = [word for choice in get_args(kind) if get_origin(choice) is Literal for word in get_args(choice)]
+        if value in words or (value is None and not words):
+            return None
         described = ", ".join(f"{item.name}: ..." for item in fields(part))
-        return None if value is None else f"none, {{{described}}}"
+        return ", ".join([*(words or ["none"]), f"{{{described}}}"])
+    if kind is str:
+        return None if isinstance(value, str) and value.strip() else "a text"
     if kind is bool:
         return None if type(value) is bool else "true, false"
     if kind == str | list[str]:
