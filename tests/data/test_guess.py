@@ -63,7 +63,7 @@ def test_every_guess_is_explained_and_other_options_are_shown(tmp_path: Path) ->
         "    # test: FILE  # what the trained model is measured on",
         "    # weight: 1.0  # the default: factor of this task's loss",
         "",
-        "# train: {epochs: 5, batch_size: 32, max_length: 128, seed: 0}  # the defaults",
+        "# train: {epochs: 5, max_length: 128, seed: 0}  # for example; the defaults go by the number of rows",
     ]
 
 

@@ -403,7 +403,7 @@ def test_a_training_of_one_step_learns(make_trainer: MakeTrainer):
 
 
 def test_every_row_is_seen_once_an_epoch_and_batches_mix_tasks(make_trainer: MakeTrainer):
-    recorder = recorded(make_trainer(epochs=1, batch_size=8))
+    recorder = recorded(make_trainer(epochs=1, batch_size=8, sampler="proportional"))
     seen = [pair for batch in recorder.batches for pair in batch]
     assert sorted(seen) == [(TOPIC, i) for i in range(24)] + [(t, i) for t in (TONE, SAME) for i in range(22)]
     assert max(len({task for task, _ in batch}) for batch in recorder.batches) == 3

@@ -28,7 +28,7 @@ def test_an_unknown_option_is_named_with_the_nearest_one():
 
 
 def test_all_faults_are_found_at_once():
-    faults = faults_of(epoch=3, batch_size=0, warmup="much", select="median", sampler="proportionate")
+    faults = faults_of(epoch=3, batch_size=-1, warmup="much", select="median", sampler="proportionate")
     assert [fault.split()[0] for fault in faults] == [
         "train:",
         "train.batch_size",
@@ -45,10 +45,12 @@ def test_all_faults_are_found_at_once():
 @pytest.mark.parametrize(
     ("key", "value", "possible"),
     [
-        ("epochs", 0, "a whole number from 1"),
-        ("epochs", 1.5, "a whole number from 1"),
-        ("epochs", True, "a whole number from 1"),
-        ("epochs", "5", "a whole number from 1"),
+        ("epochs", -1, "a whole number from 0"),
+        ("epochs", 1.5, "a whole number from 0"),
+        ("epochs", True, "a whole number from 0"),
+        ("epochs", "5", "a whole number from 0"),
+        ("teachers", -1, "none, a whole number from 0"),
+        ("teachers", True, "none, a whole number from 0"),
         ("batch_tokens", 0, "a whole number from 1"),
         ("max_length", 7, "a whole number from 8"),
         ("encoder_rate", -1e-5, "a number from 0"),
@@ -150,3 +152,18 @@ def test_a_baseline_is_read_before_the_training(tmp_path: Path):
         "train.select.floor is -1; possible: a number from 0.",
         "train.select has no baseline. Give it, as in {baseline: ...}.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "epochs", "batch_size"),
+    [(50, 20, 64), (800, 16, 64), (12_136, 8, 64), (52_908, 6, 128), (206_197, 4, 128)],
+)
+def test_epochs_and_batches_go_by_the_rows_unless_they_are_given(rows: int, epochs: int, batch_size: int):
+    options = TrainOptions().sized(rows)
+    assert (options.epochs, options.batch_size) == (epochs, batch_size)
+    assert TrainOptions(epochs=3, batch_size=7).sized(rows) == TrainOptions(epochs=3, batch_size=7)
+
+
+def test_own_and_given_teachers_are_not_mixed():
+    (fault, *_) = faults_of(teachers=2, distill={"teachers": "runs/single"})
+    assert fault.startswith("train.distill and train.teachers") and fault.endswith("Give one.")

@@ -74,7 +74,10 @@ def guess_task_file(
             lines += writer.task(task, source, guess, first=not taken)
             taken.add(task)
         lines += [f"    # {note}" for note in source.notes + _left_over(source, found)]
-    lines += ["", "# train: {epochs: 5, batch_size: 32, max_length: 128, seed: 0}  # the defaults"]
+    lines += [
+        "",
+        "# train: {epochs: 5, max_length: 128, seed: 0}  # for example; the defaults go by the number of rows",
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -67,6 +67,8 @@ class Method(nn.Module):
     """Why a trained model can be given no further task, as the end of a sentence; empty: it can"""
     cannot_choose = ""
     """Why no sampler can choose between rows of its tasks by its answers, as the end of a sentence; empty: one can"""
+    teachers = 0
+    """With how many teachers of its own it is best trained, see `onepass.training.teachers`"""
     caches: Literal["nothing", "tokens", "texts"] = "nothing"
     """What `cache` has a row for, while nothing but a task's own weights learns"""
 

@@ -65,6 +65,7 @@ class Readers(Method):
     """
 
     caches = "tokens"
+    teachers = 3
 
     def __init__(
         self,

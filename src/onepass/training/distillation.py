@@ -104,9 +104,17 @@ def teachable(kind: Kind) -> bool:
 
 
 def teach(
-    file: TaskFile, sets: Sequence[TaskSet], tokenizer: Tokenizer, options: DistillOptions, device: str
+    file: TaskFile,
+    sets: Sequence[TaskSet],
+    tokenizer: Tokenizer,
+    options: DistillOptions,
+    device: str,
+    keep: bool = True,
 ) -> Teaching:
-    """Ask the teachers about all training texts; what they answered before is read from the cache."""
+    """Ask the teachers about all training texts; what they answered before is read from the cache.
+
+    Without `keep` nothing is cached, for teachers that are asked once.
+    """
     sums: list[Array | None] = [None] * len(sets)
     counts = [0] * len(sets)
     faults = []
@@ -120,7 +128,8 @@ def teach(
             continue
         # The same rows in the same order, whatever the tokenizer: which are held back depends on the texts alone.
         own = Tokenizer.load(folder / "tokenizer.json", read_config(folder)["encoder"]["max_length"])
-        found = answers_of(folder, sets if own.same_as(tokenizer) else read_sets(file, own), pupils, options, device)
+        rows = sets if own.same_as(tokenizer) else read_sets(file, own)
+        found = (kept_answers if keep else answers_of)(folder, rows, pupils, options.all_texts, device)
         for number, pupil in pupils.items():
             task = sets[pupil].task
             try:
@@ -139,19 +148,27 @@ def teach(
     return Teaching(sets, means, options)
 
 
-def answers_of(
-    folder: Path, sets: Sequence[TaskSet], pupils: dict[int, int], options: DistillOptions, device: str
+def kept_answers(
+    folder: Path, sets: Sequence[TaskSet], pupils: dict[int, int], everything: bool, device: str
 ) -> dict[int, Array]:
-    """A teacher's logits by its own task numbers: for the rows of that task, or for those of all tasks.
-
-    `pupils` maps the teacher's task numbers to places in `sets`. Texts that cannot be asked a task have zeros there.
-    """
-    everything = options.all_texts
+    """What `answers_of` found, now or in an earlier training."""
     cached = cache_folder() / f"{_key(folder, sets, pupils, everything)}.safetensors"
     try:
         return {int(number): values for number, values in load_file(cached).items()}
     except (OSError, SafetensorError):
-        log.info("asking the teacher %s about the training texts", folder)
+        found = answers_of(folder, sets, pupils, everything, device)
+    _keep(found, cached)
+    return found
+
+
+def answers_of(
+    folder: Path, sets: Sequence[TaskSet], pupils: dict[int, int], everything: bool, device: str
+) -> dict[int, Array]:
+    """A teacher's logits by its own task numbers: for the rows of that task, or for those of all tasks (`everything`).
+
+    `pupils` maps the teacher's task numbers to places in `sets`. Texts that cannot be asked a task have zeros there.
+    """
+    log.info("asking the teacher %s about the training texts", folder)
     teacher = Model.load(folder).to(device)
     starts = np.cumsum([0, *(len(item.train) for item in sets)]).tolist()
     found: dict[int, Array] = {}
@@ -167,7 +184,6 @@ def answers_of(
         first = starts[place] if everything else 0
         for number, values in zip(asked, _ask(teacher, item.train, asked), strict=True):
             found[number][first : first + len(values)] = values
-    _keep(found, cached)
     return found
 
 

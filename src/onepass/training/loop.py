@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ from onepass.training.options import TrainOptions, check_train, sampler_of, trai
 from onepass.training.rows import Draws, UsedRows, choose_rows, draw_epoch
 from onepass.training.sets import TaskSet, fingerprint, read_sets
 from onepass.training.stages import Finished, fixed_parameters, stages_of
+from onepass.training.teachers import forget_teachers, own_teachers, teachers_wanted
 
 log = logging.getLogger(__name__)
 CHECKS = (check_method, check_kinds, check_train)
@@ -82,15 +84,24 @@ def train(
     model = Model(method, tokenizer, choice, file.encoder, dropout=options.dropout)
     for item in sets:
         model.add(item.task, item.train)
+    key = training_key(file, sets)
     checkpoints = None
     if output is not None:
-        check_output(Path(output), overwrite=overwrite, needed=size_of(model))
-        checkpoints = Checkpoints(Path(output), training_key(file, sets), options.checkpoint_every_s)
-    teaching = teach(file, sets, tokenizer, options.distill, _device(options)) if options.distill else None
-    Trainer(model, sets, options, progress, checkpoints, teaching).run(resume)
-    if output is not None and checkpoints is not None:
-        model.save(output, overwrite=overwrite)
-        checkpoints.remove()
+        output = Path(output)
+        check_output(output, overwrite=overwrite, needed=size_of(model))
+        checkpoints = Checkpoints(output, key, options.checkpoint_every_s)
+        if not resume:
+            forget_teachers(output)
+    again = partial(train, resume=resume, progress=progress)
+    count = teachers_wanted(options, method, len(sets), _device(options))
+    with own_teachers(again, file, key, options, count, output) as own:
+        distill = own or options.distill
+        teaching = teach(file, sets, tokenizer, distill, _device(options), keep=own is None) if distill else None
+        set_seed(options.seed)  # whatever teachers drew before
+        Trainer(model, sets, options, progress, checkpoints, teaching).run(resume)
+        if output is not None and checkpoints is not None:
+            model.save(output, overwrite=overwrite)
+            checkpoints.remove()
     return model
 
 
@@ -106,6 +117,7 @@ class Trainer:
         checkpoints: Checkpoints | None = None,
         teaching: Teaching | None = None,
     ):
+        options = options.sized(sum(len(item.train) for item in sets))
         self.model, self.sets, self.options, self.progress = model, sets, options, progress
         self.checkpoints, self.teaching = checkpoints, teaching
         use_cpu = _device(options) == "cpu"

@@ -1,7 +1,7 @@
 """The options of a training, as the `train:` part of a task file gives them."""
 
 import math
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -53,10 +53,10 @@ class TrainOptions:
 
     preset: str = "default"
     """A named set of options, over which those given here win: default, fast, best"""
-    epochs: int = 8
-    """Passes over all tasks' rows together"""
-    batch_size: int = 64
-    """Rows of a step, of all tasks mixed"""
+    epochs: int = 0
+    """Passes over all tasks' rows together; 0: by their number, 16 for 800 rows, 8 for 12,000, 4 for 200,000"""
+    batch_size: int = 0
+    """Rows of a step, of all tasks mixed; 0: 64, and 128 from 30,000 rows on"""
     batch_tokens: int = 8192
     """Tokens of a step at most; long texts make batches of fewer rows"""
     encoder_rate: float = 1e-4
@@ -83,7 +83,7 @@ class TrainOptions:
     """Dropout before the heads"""
     max_length: int = 128
     """Tokens of a text (or of a pair together) that are read"""
-    sampler: str | dict[str, Any] = "proportional"
+    sampler: str | dict[str, Any] = "square_root"
     """Which rows are trained on: proportional, uniform, square_root, annealed, uncertainty"""
     select: Criterion | SelectOptions = "mean"
     """What the kept checkpoint is best in on validation: the mean, the worst task, the mean by the tasks' weights, or
@@ -92,6 +92,9 @@ class TrainOptions:
     """`log_classes` divides a task's losses by the logarithm of its number of outputs; none: as the method does"""
     rdrop: float = 0.0
     """Weight of the distance between two passes with different dropout (R-Drop); a step then costs twice as much"""
+    teachers: int | None = None
+    """Trainings with other seeds whose mean answers are learned beside the labels; none: what the method is best with
+    on a GPU, 0 on a CPU"""
     distill: DistillOptions | None = None
     """Learn from trained models beside the labels: {teachers: FOLDER, weight: 0.5, temperature: 2, ...}"""
     evaluate_every: float = 1.0
@@ -109,11 +112,20 @@ class TrainOptions:
     seed: int = 0
     """Seed of everything that is drawn"""
 
+    def sized(self, rows: int) -> "TrainOptions":
+        """The options with what depends on the number of training rows filled in.
+
+        Few rows need more passes for enough steps (arXiv:2006.04884), many need fewer.
+        """
+        return replace(
+            self,
+            epochs=self.epochs or min(20, max(2, round(85.0 / max(rows, 1) ** 0.25))),
+            batch_size=self.batch_size or (64 if rows < 30_000 else 128),
+        )
+
 
 # What is possible where it is not any number from 0: the least and the most.
 LIMITS: dict[str, tuple[float, float]] = {
-    "epochs": (1, math.inf),
-    "batch_size": (1, math.inf),
     "batch_tokens": (1, math.inf),
     "warmup": (0, 1),
     "average": (0, 0.9999),  # at 1 the untrained weights would never be forgotten
@@ -141,7 +153,7 @@ def check_train(file: TaskFile) -> list[str]:
     if isinstance(preset := values.get("preset", "default"), str) and preset not in PRESETS:
         faults.append(f"train.preset: {unknown('preset', preset, PRESETS)}")
     try:
-        sampler = sampler_of(values.get("sampler", "proportional"))
+        sampler = sampler_of(values.get("sampler", "square_root"))
         method = METHODS.get(file.method.name)
         if sampler.candidates != 1 and method is not None and method.cannot_choose:
             possible = ", ".join(name for name, known in SAMPLERS.items() if known.candidates == 1)
@@ -156,6 +168,10 @@ def check_train(file: TaskFile) -> list[str]:
             read_baseline(select["baseline"], list(file.tasks))
         except ConfigError as error:
             faults.append(f"train.select.baseline: {error}")
+    if values.get("distill") and values.get("teachers"):
+        faults.append(
+            "train.distill and train.teachers: the one names trained teachers, the other trains some. Give one."
+        )
     if isinstance(distill := values.get("distill"), dict):
         faults += [
             f"train.distill.teachers: {folder} is no model folder. Train one with: onepass train tasks.yaml -o {folder}"
@@ -175,7 +191,7 @@ def sampler_of(value: Any) -> Sampler:
     options = (
         {"name": value} if isinstance(value, str) else dict(value) if isinstance(value, dict) else {"name": repr(value)}
     )
-    return make_sampler(options.pop("name", "proportional"), **options)
+    return make_sampler(options.pop("name", "square_root"), **options)
 
 
 def _fields(options: Any) -> dict[str, Any]:
@@ -222,6 +238,9 @@ def _mismatch(key: str, value: Any, kind: Any) -> str | None:
         texts = [value] if isinstance(value, str) else value
         right = isinstance(texts, list) and texts and all(isinstance(text, str) and text.strip() for text in texts)
         return None if right else "a path, or a list of paths"
+    if kind == int | None:
+        right = value is None or (type(value) is int and value >= 0)
+        return None if right else "none, a whole number from 0"
     if kind not in (int, float):
         return None
     least, most = LIMITS.get(key, (0, math.inf))

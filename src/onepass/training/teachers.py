@@ -1,0 +1,92 @@
+"""Teachers of a model's own: the same training with other seeds, whose mean answers the model then learns.
+
+Several trainings of one recipe are wrong about different texts, so their mean is right more often than any of them,
+and it has an opinion about every task for every text. A model that learns these opinions beside the labels is about
+as good as all of them together (arXiv:1503.02531), and still answers in one pass.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from onepass.atomic import verify
+from onepass.errors import OnepassError
+from onepass.methods import Method
+from onepass.tasks import TaskFile
+from onepass.training.options import DistillOptions, TrainOptions
+
+log = logging.getLogger(__name__)
+RECIPE = DistillOptions(teachers=[], weight=0.5, temperature=1.0, all_texts=True, others=8, others_weight=3.0)
+"""What was best on the validation rows of nhc8 and nhc41, see benchmarks/LOG.md"""
+NEXT_SEED = 1000  # far from the seeds of trainings that are compared with each other
+
+
+def teachers_wanted(options: TrainOptions, method: Method, num_tasks: int, device: str) -> int:
+    """How many teachers to train first: those asked for, else what the method is best with, where that is bearable."""
+    if options.teachers is not None:
+        return options.teachers
+    if options.distill is not None or num_tasks < 2 or not method.teachers:
+        return 0
+    if device == "cpu":
+        log.info(
+            "trained without teachers, as always on a CPU unless asked for: train.teachers=%d takes %d times as long "
+            "and is often worth half a point or more",
+            method.teachers, method.teachers + 1,
+        )  # fmt: skip
+        return 0
+    return method.teachers
+
+
+@contextmanager
+def own_teachers(
+    train: Callable[..., Any], file: TaskFile, key: str, options: TrainOptions, count: int, output: Path | None
+) -> Iterator[DistillOptions | None]:
+    """Train so many teachers, and say how to learn from them; they are gone after the block.
+
+    They stand beside the output until then: a training that is resumed finds those that were finished. `key` names
+    the training, so that the teachers of another are not taken for its own.
+    """
+    if not count:
+        yield None
+    elif output is None:
+        with tempfile.TemporaryDirectory(prefix="onepass-teachers-") as folder:
+            yield _trained(train, file, key, options, count, Path(folder))
+    else:
+        yield _trained(train, file, key, options, count, teachers_folder(output))
+        forget_teachers(output)  # not after an error: `resume` goes on with them
+
+
+def _trained(
+    train: Callable[..., Any], file: TaskFile, key: str, options: TrainOptions, count: int, folder: Path
+) -> DistillOptions:
+    places = [folder / f"{key[:16]}-{number}" for number in range(count)]
+    for number, place in enumerate(places):
+        if not _finished(place):
+            log.info("teacher %d of %d", number + 1, count)
+            seed = (options.seed + NEXT_SEED * (number + 1)) % 2**32
+            train(file.model_copy(update={"train": file.train | {"teachers": 0, "seed": seed}}), place)
+    return replace(RECIPE, teachers=[str(place) for place in places])
+
+
+def teachers_folder(output: Path) -> Path:
+    return output.absolute().parent / f".{output.name}.teachers"
+
+
+def forget_teachers(output: Path) -> None:
+    """Remove the teachers beside an output: when it is written, and when a training of it begins anew."""
+    shutil.rmtree(teachers_folder(output), ignore_errors=True)
+
+
+def _finished(place: Path) -> bool:
+    try:
+        verify(place)
+    except (OnepassError, OSError):
+        return False
+    return True

@@ -1,0 +1,69 @@
+"""Teachers that a training trains for itself."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onepass.training import loop
+from onepass.training.options import TrainOptions
+from onepass.training.teachers import teachers_folder, teachers_wanted
+
+FAST = ("head_rate=0.005", "token_rate=0.005", "encoder_rate=0.005", "average=0", "warmup=0", "clip=0")
+
+
+class Best3:
+    teachers = 3
+
+
+@pytest.mark.parametrize(
+    ("options", "num_tasks", "device", "wanted"),
+    [
+        ({}, 2, "cuda", 3),
+        ({}, 2, "cpu", 0),
+        ({}, 1, "cuda", 0),
+        ({"teachers": 2}, 1, "cpu", 2),
+        ({"teachers": 0}, 2, "cuda", 0),
+    ],
+)
+def test_a_method_is_trained_with_its_teachers_on_a_gpu(
+    options: dict[str, Any], num_tasks: int, device: str, wanted: int
+):
+    assert teachers_wanted(TrainOptions(**options), Best3(), num_tasks, device) == wanted  # type: ignore[arg-type]
+
+
+def test_the_teachers_are_trained_learned_from_and_removed(news: Path, tmp_path: Path):
+    output = tmp_path / "model"
+    model = loop.train(news, output, overrides=[*FAST, "epochs=12", "teachers=2"], progress=False)
+    found = model.predict(["late goal wins", "senate vote"], tasks=["topic"])
+    assert [answer["topic"].label for answer in found] == ["sport", "politics"]
+    assert sorted(path.name for path in tmp_path.iterdir() if "model" in path.name) == ["model"]
+    alone = loop.train(news, overrides=[*FAST, "epochs=12", "teachers=0"], progress=False)
+    assert alone.predict("why senate")["topic"].score != model.predict("why senate")["topic"].score
+
+
+def test_a_resumed_training_keeps_the_teachers_that_were_finished(
+    news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    output, options = tmp_path / "model", [*FAST, "epochs=2", "teachers=2"]
+    seeds: list[int] = []
+
+    class Counted(loop.Trainer):
+        def run(self, resume: bool = False) -> None:
+            if not resume and len(seeds) == 1:
+                raise KeyboardInterrupt
+            seeds.append(self.options.seed)
+            super().run(resume)
+
+    monkeypatch.setattr(loop, "Trainer", Counted)
+    with pytest.raises(KeyboardInterrupt):
+        loop.train(news, output, overrides=options, progress=False)
+    (first,) = teachers_folder(output).glob("*-0")
+    written = (first / "MANIFEST.json").stat().st_mtime_ns
+    kept: list[int] = []
+    monkeypatch.setattr(loop, "teach", lambda *args, **keys: kept.append((first / "MANIFEST.json").stat().st_mtime_ns))
+    loop.train(news, output, overrides=options, progress=False, resume=True)
+    assert seeds == [1000, 2000, 0] and kept == [written]
+    assert output.is_dir() and not teachers_folder(output).exists()
+    # Teachers of a training with other options are not this one's.
+    assert not list(tmp_path.glob(".model*"))
