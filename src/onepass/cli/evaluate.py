@@ -42,7 +42,7 @@ def evaluate(
         _hand_in(model, file, submission)
         return
     result = training.evaluate(model, file, split=split)
-    if means := _papers_means(model, file):
+    if means := _papers_means(model, file, split, result["tasks"]):
         result["averages"] = means
     if json:
         write_json(result)
@@ -67,17 +67,24 @@ def _hand_in(model: Model, file: Path | None, folder: Path) -> None:
         say(f"{missing} is not written: {why}.")
 
 
-def _papers_means(model: Model, file: Path | None) -> dict[str, float]:
+def _papers_means(model: Model, file: Path | None, split: str, result: dict[str, Any]) -> dict[str, float]:
     """The means as papers take them, if the tasks are of a recipe that has such, and the model has all of them."""
     from onepass import training
     from onepass.recipes import RECIPES, recipe_of
+    from onepass.tasks import TaskFile
     from onepass.training.evaluation import tasks_of
 
-    recipe = RECIPES.get(recipe_of(tasks_of(model, file).values()) or "")
+    tasks = tasks_of(model, file)
+    recipe = RECIPES.get(recipe_of(tasks.values()) or "")
     if recipe is None or recipe.averages is None:
         return {}
-    found = [training.evaluate(model, file, split=split)["tasks"] for split in ("validation", "test")]
-    return recipe.averages(found[0], found[1])
+    found = {"validation": dict(result), "test": dict(result)}
+    other = "test" if split == "validation" else "validation"
+    # A task without a test file has the same scores on both.
+    if both := {name: task for name, task in tasks.items() if task.test is not None}:
+        rest = TaskFile(path=file or Path("model"), tasks=both)
+        found[other] |= training.evaluate(model, rest, split=other)["tasks"]
+    return recipe.averages(found["validation"], found["test"])
 
 
 def score_table(result: dict[str, Any]) -> Any:

@@ -12,10 +12,11 @@ from onepass.recipes.recipe import Recipe
 from onepass.recipes.sentences import SENTENCES
 from onepass.recipes.sentiment import IMDB, TOMATOES, YELP
 from onepass.recipes.submission import recipe_of, write_answers
+from onepass.recipes.superglue import SUPERGLUE
 from onepass.recipes.writing import Written, write_recipe
 
 RECIPES: dict[str, Recipe] = {
-    recipe.name: recipe for recipe in (GLUE, SNLI, SCITAIL, IMDB, YELP, TOMATOES, SENTENCES, GOEMOTIONS, NHC)
+    recipe.name: recipe for recipe in (GLUE, SUPERGLUE, SNLI, SCITAIL, IMDB, YELP, TOMATOES, SENTENCES, GOEMOTIONS, NHC)
 }
 
 __all__ = ["RECIPES", "Recipe", "Written", "find_recipe", "recipe_of", "write_answers", "write_recipe"]
