@@ -16,12 +16,12 @@ TORCH_INDEX ?=
 WORKERS ?= 2
 
 .DELETE_ON_ERROR:
-.PHONY: demo test check bench clean
+.PHONY: browser demo test check bench clean
 
 demo: $(INSTALLED)
 	@$(BIN)/onepass demo
 
-test: $(INSTALLED)
+test: $(INSTALLED) browser
 	@start=$$(date +%s); \
 	$(MAKE) --no-print-directory check && OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal && \
 	echo "make test: all passed in $$(( $$(date +%s) - start )) seconds"
@@ -30,6 +30,13 @@ check: $(INSTALLED)
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
+
+# The tests of the page need a browser; without one they are skipped.
+browser:
+	@command -v chromium >/dev/null 2>&1 || { echo "Installing Chromium, for the tests of the page."; \
+	(test "$$(id -u)" = 0 && apt-get install -y -qq chromium >/dev/null 2>&1) || \
+	sudo -n apt-get install -y -qq chromium >/dev/null 2>&1; } || \
+	echo "Chromium could not be installed here: the tests of the page in a browser are skipped."
 
 bench: $(INSTALLED)
 	@for script in benchmarks/*.sh; do \

@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -113,10 +114,18 @@ class Running:
             raise
 
 
+ADMIN_KEY = "the admin's key"
+
+
 @pytest.fixture(scope="session")
-def running() -> type[Running]:
-    """Makes server processes."""
-    return Running
+def live(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server whose tasks may be changed, with a folder of its own; tests may leave it with other tasks."""
+    place = tmp_path_factory.mktemp("live")
+    folder = Path(shutil.copytree(model, place / "model"))
+    running = Running(folder, place / "log", {"spare": True}, {"ONEPASS_ADMIN_KEY": ADMIN_KEY}).wait()
+    running.key = ADMIN_KEY
+    yield running
+    assert running.stop() == 0
 
 
 Start = Callable[..., Running]

@@ -1,31 +1,16 @@
 """Tasks taught, installed, removed and taken back on a live server, while somebody keeps asking."""
 
 import json
-import shutil
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from onepass.atomic import write_manifest
 
-KEY = "the admin's key"
 ROWS = [{"text": f"good match {n}", "label": "glad"} for n in range(12)]
 ROWS += [{"text": f"bad vote {n}", "label": "sad"} for n in range(12)]
 JSON = {"Content-Type": "application/json"}
-
-
-@pytest.fixture(scope="module")
-def live(model: Path, tmp_path_factory: pytest.TempPathFactory, running: Callable[..., Any]) -> Iterator[Any]:
-    """A server whose tasks may be changed, with a folder of its own."""
-    place = tmp_path_factory.mktemp("live")
-    folder = Path(shutil.copytree(model, place / "model"))
-    server = running(folder, place / "log", {"spare": True}, {"ONEPASS_ADMIN_KEY": KEY}).wait()
-    server.key = KEY
-    yield server
-    server.stop()
 
 
 class Asking:
@@ -48,13 +33,17 @@ class Asking:
         self.thread.join()
 
 
+def task_names(server: Any) -> set[str]:
+    return {task["name"] for task in server.get("/tasks")[1]["tasks"]}
+
+
 def put(server: Any, path: str, body: bytes, kind: str) -> tuple[int, Any]:
     status, answer, _ = server.request("PUT", path, body, {"Content-Type": kind})
     return status, json.loads(answer)
 
 
 def test_a_task_is_taught_and_taken_back_under_load(live: Any) -> None:
-    first = live.get("/info")[1]["revision"]
+    first, names = live.get("/info")[1]["revision"], task_names(live)
     with Asking(live) as asking:
         body = json.dumps({"rows": ROWS, "options": {"epochs": 3}}).encode()
         status, job = put(live, "/tasks/mood", body, "application/json")
@@ -70,14 +59,14 @@ def test_a_task_is_taught_and_taken_back_under_load(live: Any) -> None:
         assert live.request("GET", "/tasks/mood/archive")[0] == 200
         status, told = live.post("/rollback", {"revision": first})
         assert status == 200 and told["revision"] == first
-    assert {task["name"] for task in live.get("/tasks")[1]["tasks"]} == {"topic", "tone", "same"}
+    assert task_names(live) == names
     assert {status for status, _ in asking.answers} == {200}
     # Every answer is whole: all its texts were asked the same tasks, those of the version it names.
-    names: dict[str, set[frozenset[str]]] = {}
+    asked: dict[str, set[frozenset[str]]] = {}
     for _, answer in asking.answers:
         for result in answer["results"]:
-            names.setdefault(answer["revision"], set()).add(frozenset(result["tasks"]))
-    assert all(len(sets) == 1 for sets in names.values()) and len(names) == 2
+            asked.setdefault(answer["revision"], set()).add(frozenset(result["tasks"]))
+    assert all(len(sets) == 1 for sets in asked.values()) and len(asked) == 2
 
 
 def test_a_damaged_or_broken_candidate_is_refused_while_the_old_one_serves(live: Any) -> None:
@@ -130,12 +119,12 @@ def test_a_task_is_installed_and_removed_under_load(live: Any) -> None:
 
 
 def test_only_the_admin_may_change_tasks(live: Any, server: Any) -> None:
-    live.key = "somebody's key"
+    key, live.key = live.key, "somebody's key"
     try:
         assert live.request("DELETE", "/tasks/topic")[0] == 401
         assert live.request("PUT", "/tasks/x", b"{}", JSON)[0] == 401
         assert live.get("/jobs/1")[0] == 401
     finally:
-        live.key = KEY
+        live.key = key
     assert server.request("DELETE", "/tasks/topic")[0] == 404  # no admin key, no such routes
     assert server.request("PUT", "/tasks/x", b"{}", JSON)[0] == 404

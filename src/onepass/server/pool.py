@@ -11,6 +11,7 @@ import contextlib
 import json
 import logging
 import os
+import signal
 import socket
 import sys
 import time
@@ -149,7 +150,7 @@ class Worker:
             self.gone, self.why = True, why
         if self.process is not None and self.process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
-                self.process.kill()
+                os.kill(self.process.pid, signal.SIGKILL)  # process.kill() could take its exit code from the watcher
 
 
 class Pool:

@@ -19,7 +19,6 @@ import queue
 import resource
 import signal
 import socket
-import statistics
 import sys
 import threading
 import time
@@ -130,10 +129,10 @@ class Served:
         for task, answer in first["tasks"].items() if isinstance(first, dict) else ():
             self.tasks[task]["several"] = isinstance(answer["label"], list)
         times: dict[str, list[float]] = {"pass_ms": [], "one_task_ms": [], "eight_ms": []}
-        for _ in range(3):
+        for _ in range(5):
             for key, items in (("pass_ms", [every]), ("one_task_ms", [one]), ("eight_ms", [every] * 8)):
                 times[key].append(self._timed(items))
-        found = {key: statistics.median(values) for key, values in times.items()}
+        found = {key: min(values) for key, values in times.items()}  # other programs only ever add to a time
         tokens = 8 * min(26 * width, self.described["max_length"])
         return {
             "pass_ms": found["pass_ms"],

@@ -1,0 +1,245 @@
+// The page: tabs, and what each of them does.
+
+import { call, patiently, Problem } from "/page/api.js";
+import { card, filter, make, percent, shown } from "/page/answers.js";
+import { line, parse } from "/page/csv.js";
+
+const $ = (id) => document.getElementById(id);
+let info = {}, tasks = [];
+
+// --- around everything ---------------------------------------------------------------------------------------------
+
+function problem(error) {
+  $("problem").hidden = !error;
+  $("problem").textContent = error ? error.message : "";
+}
+
+async function guarded(button, work) {
+  problem(null);
+  button.disabled = true;
+  try {
+    await work();
+  } catch (error) {
+    if (error.name !== "AbortError") problem(error);
+    if (!(error instanceof Problem) && error.name !== "AbortError") console.error(error.name);
+  } finally {
+    button.disabled = false;
+  }
+}
+
+function onSubmit(form, work) {
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    guarded(form.querySelector("button.main"), work);
+  });
+  form.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
+  });
+}
+
+function show(tab) {
+  for (const other of document.querySelectorAll("[role=tab]")) {
+    const selected = other === tab;
+    other.setAttribute("aria-selected", selected);
+    other.tabIndex = selected ? 0 : -1;
+    $(other.getAttribute("aria-controls")).hidden = !selected;
+  }
+  problem(null);
+}
+
+const tabs = [...document.querySelectorAll("[role=tab]")];
+for (const tab of tabs) {
+  tab.addEventListener("click", () => show(tab));
+  tab.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    const next = tabs[(tabs.indexOf(tab) + step + tabs.length) % tabs.length];
+    next.focus();
+    show(next);
+  });
+}
+
+$("theme").addEventListener("click", () => {
+  const dark = document.documentElement.dataset.theme ? document.documentElement.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  document.documentElement.dataset.theme = dark ? "light" : "dark";
+  localStorage.setItem("onepass-theme", document.documentElement.dataset.theme);
+});
+if (localStorage.getItem("onepass-theme")) document.documentElement.dataset.theme = localStorage.getItem("onepass-theme");
+
+async function refresh() {
+  [info, { tasks }] = await Promise.all([call("/info"), call("/tasks")]);
+  $("model").textContent = info.name;
+  $("state").textContent = `${tasks.length} tasks, revision ${info.revision}`;
+  $("second-box").hidden = !tasks.some((task) => task.text.length === 2);
+  $("cannot-teach").hidden = info.admin;
+  $("teach-form").hidden = !info.admin;
+}
+
+// --- try -----------------------------------------------------------------------------------------------------------
+
+function cost(times, count) {
+  const apart = count * times.run_ms * (info.one_task_ms / info.pass_ms);
+  const ms = (value) => `${value < 10 ? value.toFixed(1) : value.toFixed(0)} ms`;
+  return `${count} ${count === 1 ? "task" : "tasks"} in one pass: ${ms(times.run_ms)}, after ${ms(times.queue_ms)} in the queue.` +
+    (count > 1 ? ` ${count} passes, one a task, would have taken about ${ms(apart)}.` : "");
+}
+
+onSubmit($("try-form"), async () => {
+  const inputs = [$("text").value];
+  if (!$("second-box").hidden && $("second").value) inputs.push([$("text").value, $("second").value]);
+  if (!tasks.some((task) => task.text.length === 1)) inputs.shift();
+  const answer = await call("/predict", { method: "POST", body: { inputs } });
+  const found = Object.assign({}, ...answer.results.map((result) => result.tasks || {}));
+  const fault = answer.results.find((result) => result.error);
+  if (fault) throw new Problem(500, fault.error.message);
+  $("answers").replaceChildren(...Object.entries(found).map(([name, item]) => card(name, item)));
+  filter($("answers").children, $("filter").value);
+  const cut = answer.results.some((result) => result.truncated) ? " The text was cut: it is longer than the model reads." : "";
+  $("cost").textContent = cost(answer.times, Object.keys(found).length) + cut;
+});
+$("filter").addEventListener("input", () => filter($("answers").children, $("filter").value));
+
+// --- compare -------------------------------------------------------------------------------------------------------
+
+function compared(name, left, right) {
+  const changed = JSON.stringify(left.label) !== JSON.stringify(right.label);
+  const words = (answer) => `${shown(answer)} ${percent(answer.score)}`.trim();
+  let difference = "";
+  if (typeof left.label === "number" && typeof right.label === "number") difference = (right.label - left.label).toFixed(3);
+  else {
+    const labels = Object.keys(left.scores || {});
+    const most = labels.sort((a, b) => Math.abs(right.scores[b] - left.scores[b]) - Math.abs(right.scores[a] - left.scores[a]))[0];
+    if (most) difference = `${most} ${right.scores[most] >= left.scores[most] ? "+" : "−"}${percent(Math.abs(right.scores[most] - left.scores[most]))}`;
+  }
+  const row = make("tr", { className: changed ? "changed" : "" }, ...[name, words(left), words(right), difference].map((text) => make("td", { textContent: text })));
+  row.hidden = $("only-changed").checked && !changed;
+  return row;
+}
+
+onSubmit($("compare-form"), async () => {
+  const answer = await call("/predict", { method: "POST", body: { inputs: [$("left").value, $("right").value] } });
+  const [left, right] = answer.results;
+  if (left.error || right.error) throw new Problem(500, (left.error || right.error).message);
+  $("compared").hidden = false;
+  $("compared").tBodies[0].replaceChildren(...Object.keys(left.tasks).map((name) => compared(name, left.tasks[name], right.tasks[name])));
+});
+$("only-changed").addEventListener("change", () => {
+  for (const row of $("compared").tBodies[0].rows) row.hidden = $("only-changed").checked && !row.classList.contains("changed");
+});
+
+// --- a file --------------------------------------------------------------------------------------------------------
+
+let table = null, stopping = null;
+const CHUNK = 32;
+
+$("csv").addEventListener("change", () => guarded($("label-file"), async () => {
+  const file = $("csv").files[0];
+  $("download").hidden = true;
+  table = file ? { name: file.name, ...parse(await file.text()) } : null;
+  const header = table ? table.header : [];
+  $("column").replaceChildren(...header.map((name, place) => make("option", { value: place, textContent: name })));
+  const guess = header.findIndex((name) => /^(text|headline|title|sentence|message|body)$/i.test(name));
+  if (guess >= 0) $("column").value = guess;
+  $("column").disabled = !header.length;
+  $("file-state").textContent = table ? `${table.rows.length} rows, ${header.length} columns.` : "";
+}));
+
+onSubmit($("file-form"), async () => {
+  if (!table || !table.rows.length) throw new Problem(0, "Choose a csv file with rows first.");
+  const column = Number($("column").value), bar = $("file-progress");
+  stopping = new AbortController();
+  $("stop-file").hidden = bar.hidden = false;
+  const size = Math.min(CHUNK, info.limits.max_texts), names = tasks.filter((task) => task.text.length === 1).map((task) => task.name);
+  const added = names.flatMap((name) => [name, `${name}_score`]);
+  const parts = [line([...table.header, ...added])];
+  try {
+    for (let start = 0; start < table.rows.length; start += size) {
+      const rows = table.rows.slice(start, start + size);
+      const answer = await patiently("/predict", { method: "POST", body: { inputs: rows.map((row) => row[column] ?? "") , tasks: names }, signal: stopping.signal });
+      rows.forEach((row, place) => {
+        const found = answer.results[place].tasks || {};
+        const cells = names.flatMap((name) => (found[name] ? [typeof found[name].label === "number" ? found[name].label : shown(found[name]), found[name].score] : ["", ""]));
+        parts.push(line([...table.header.map((_, i) => row[i] ?? ""), ...cells]));
+      });
+      bar.value = Math.min(1, (start + rows.length) / table.rows.length);
+      $("file-state").textContent = `${Math.min(start + size, table.rows.length)} of ${table.rows.length} rows`;
+    }
+  } finally {
+    $("stop-file").hidden = bar.hidden = true;
+  }
+  const link = $("download");
+  URL.revokeObjectURL(link.href);
+  link.href = URL.createObjectURL(new Blob(parts, { type: "text/csv" }));
+  link.download = table.name.replace(/(\.\w+)?$/, "-labelled.csv");
+  link.hidden = false;
+  $("file-state").textContent = `${table.rows.length} rows are labelled.`;
+});
+$("stop-file").addEventListener("click", () => stopping?.abort());
+
+// --- teach ---------------------------------------------------------------------------------------------------------
+
+let taught = null;
+
+function typedRows() {
+  return $("rows").value.split("\n").filter((text) => text.trim()).map((text, place) => {
+    const found = text.match(/^\s*([^\t|]+?)\s*[\t|]\s*(.+?)\s*$/);
+    if (!found) throw new Problem(0, `Line ${place + 1} is no label and text with a tab or “|” between them.`);
+    return { label: found[1], text: found[2] };
+  });
+}
+
+async function fileRows(file) {
+  const { header, rows } = parse(await file.text());
+  const [text, label] = ["text", "label"].map((name) => header.findIndex((given) => given.trim().toLowerCase() === name));
+  if (text < 0 || label < 0) throw new Problem(0, `The file needs the columns text and label; it has ${header.join(", ")}.`);
+  return rows.filter((row) => row[text] && row[label]).map((row) => ({ text: row[text], label: row[label] }));
+}
+
+async function givenRows() {
+  return [...typedRows(), ...($("rows-file").files[0] ? await fileRows($("rows-file").files[0]) : [])];
+}
+
+async function count() {
+  const rows = await givenRows().catch(() => []), counts = new Map();
+  for (const row of rows) counts.set(row.label, (counts.get(row.label) || 0) + 1);
+  $("counted").textContent = rows.length ? `${rows.length} examples: ${[...counts].map(([label, number]) => `${label} ${number}`).join(", ")}` : "";
+}
+$("rows").addEventListener("input", count);
+$("rows-file").addEventListener("change", count);
+
+const STATES = { waiting: "It waits for another change.", running: "It learns.", loading: "The new version is being loaded and tried." };
+
+onSubmit($("teach-form"), async () => {
+  const rows = await givenRows(), name = $("name").value;
+  if (!rows.length) throw new Problem(0, "Give some labelled examples first.");
+  const useKey = $("admin").value, bar = $("teach-progress");
+  $("try-taught").hidden = true;
+  bar.hidden = false;
+  bar.value = 0;
+  try {
+    let job = await call(`/tasks/${encodeURIComponent(name)}`, { method: "PUT", body: { rows }, useKey });
+    while (!["done", "failed"].includes(job.state)) {
+      $("teach-state").textContent = STATES[job.state];
+      bar.value = job.state === "loading" ? 1 : job.progress;
+      await new Promise((resolve) => setTimeout(resolve, 300));
+      job = await call(`/jobs/${job.number}`, { useKey });
+    }
+    if (job.state === "failed") throw new Problem(409, job.message);
+    $("teach-state").textContent = `“${name}” is served after ${job.seconds.toFixed(0)} s. ${job.message}`;
+    taught = name;
+    $("try-taught").hidden = false;
+    await refresh();
+  } catch (error) {
+    $("teach-state").textContent = "";
+    throw error;
+  } finally {
+    bar.hidden = true;
+  }
+});
+$("try-taught").addEventListener("click", () => {
+  show($("tab-try"));
+  $("filter").value = taught;
+  $("text").focus();
+});
+
+refresh().catch(problem);

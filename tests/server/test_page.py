@@ -1,0 +1,125 @@
+"""The page, in a real browser."""
+
+import csv
+import io
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: the page is not tested")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None,
+    reason="There is no Chromium here (apt-get install chromium): the page is not tested in a browser.",
+)
+PHONE = {"width": 375, "height": 740}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def page(live: Any, browser: Any) -> Iterator[Any]:
+    """The page, loaded; everything that goes wrong in it fails the test."""
+    context = browser.new_context(accept_downloads=True)
+    page = context.new_page()
+    faults: list[str] = []
+    outside: list[str] = []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    page.on("request", lambda request: outside.append(request.url))
+    page.set_default_timeout(30_000)
+    page.goto(f"http://127.0.0.1:{live.port}/")
+    sync_api.expect(page.locator("#state")).to_contain_text("tasks, revision", timeout=30_000)
+    yield page
+    context.close()
+    assert not faults
+    assert all(url.startswith((f"http://127.0.0.1:{live.port}/", "blob:")) for url in outside)
+
+
+def test_a_text_is_labelled_by_keyboard_and_filtered(page: Any) -> None:
+    page.locator("#text").fill("late goal wins the match")
+    page.locator("#text").press("Control+Enter")
+    topic, same = (page.locator("#answers article").filter(has_text=name) for name in ("topic", "same"))
+    sync_api.expect(topic).to_have_count(1)
+    assert page.locator("article:has-text('topic') .bar").count() == 2
+    sync_api.expect(page.locator("#cost")).to_contain_text("passes, one a task, would have taken about")
+    page.locator("#second").fill("senate vote")
+    page.get_by_role("button", name="Label it").click()
+    sync_api.expect(same).to_have_count(1)
+    page.locator("#filter").fill("sport")
+    assert page.locator("#answers article:visible").count() == 1
+
+
+def test_markup_in_a_text_or_a_label_stays_text(page: Any) -> None:
+    page.locator("#text").fill("<img src=x onerror=alert(1)>")
+    page.locator("#text").press("Control+Enter")
+    sync_api.expect(page.locator("#answers article").first).to_be_visible()
+    assert page.locator("main img").count() == 0
+
+
+def test_two_texts_are_compared(page: Any) -> None:
+    page.get_by_role("tab", name="Try").focus()
+    page.keyboard.press("ArrowRight")
+    page.locator("#left").fill("late goal")
+    page.locator("#right").fill("senate vote")
+    page.get_by_role("button", name="Compare").click()
+    sync_api.expect(page.locator("#compared tbody tr").filter(has_text="topic")).to_have_count(1)
+
+
+def test_a_file_comes_back_labelled(page: Any, tmp_path: Path) -> None:
+    source = tmp_path / "mails.csv"
+    texts = ["late goal", 'a "quoted", text', "=1+1", *(f"senate vote {n}" for n in range(70))]
+    with source.open("w", newline="") as file:
+        csv.writer(file).writerows([["id", "text"], *([n, text] for n, text in enumerate(texts))])
+    page.get_by_role("tab", name="File").click()
+    page.locator("#csv").set_input_files(source)
+    page.get_by_role("button", name="Label all rows").click()
+    with page.expect_download() as download:
+        page.locator("#download").click()
+    rows = list(csv.DictReader(io.StringIO(Path(download.value.path()).read_text())))
+    assert download.value.suggested_filename == "mails-labelled.csv"
+    assert [row["text"] for row in rows] == [texts[0], texts[1], "'=1+1", *texts[3:]]  # a formula is disarmed
+    assert {row["topic"] for row in rows} <= {"politics", "sport"} and float(rows[0]["topic_score"]) > 0
+
+
+def test_a_task_is_taught_and_tried(page: Any, live: Any) -> None:
+    page.get_by_role("tab", name="Teach").click()
+    page.locator("#name").fill("feeling")
+    page.locator("#admin").fill(live.key)
+    lines = [f"glad | good match {n}\nsad\tbad vote {n}" for n in range(6)]
+    page.locator("#rows").fill("\n".join(lines))
+    sync_api.expect(page.locator("#counted")).to_have_text("12 examples: glad 6, sad 6")
+    page.get_by_role("button", name="Teach it").click()
+    page.locator("#try-taught").click(timeout=90_000)
+    page.locator("#text").fill("good match")
+    page.locator("#text").press("Control+Enter")
+    sync_api.expect(page.locator("#answers article:visible h2")).to_contain_text(["feeling"])
+    assert any(task["name"] == "feeling" for task in live.get("/tasks")[1]["tasks"])
+
+
+def test_it_fits_a_phone_in_the_dark(live: Any, browser: Any) -> None:
+    context = browser.new_context(viewport=PHONE, color_scheme="dark", has_touch=True, is_mobile=True)
+    page = context.new_page()
+    page.goto(f"http://127.0.0.1:{live.port}/")
+    page.locator("#text").fill("late goal " * 40)
+    page.get_by_role("button", name="Label it").tap()
+    sync_api.expect(page.locator("#answers article").first).to_be_visible(timeout=30_000)
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(17, 22, 29)"
+    page.locator("#theme").tap()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(246, 247, 249)"
+    context.close()
+
+
+def test_the_routes_are_listed(page: Any, live: Any) -> None:
+    page.goto(f"http://127.0.0.1:{live.port}/docs")
+    sync_api.expect(page.locator("article:has-text('/predict')").first).to_contain_text("curl -X POST")
