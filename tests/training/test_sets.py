@@ -1,6 +1,7 @@
 """The rows of all tasks of a task file."""
 
 import logging
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -69,7 +70,9 @@ def test_the_fingerprint_changes_with_texts_and_targets_but_not_with_the_order(n
     assert fingerprint(rows) != first
 
 
-def test_hub_data_is_refused_by_name(news: Path):
+def test_hub_data_needs_its_extra(news: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    monkeypatch.setenv("ONEPASS_CACHE", str(tmp_path))
     task = read_task_file(news).tasks["topic"].model_copy(update={"train": "hub:glue/sst2"})
-    with pytest.raises(DataError, match="train is 'hub:glue/sst2', which this version cannot read"):
+    with pytest.raises(DataError, match=r"onepass\[datasets\]"):
         path_of(task, "train")

@@ -11,7 +11,7 @@ from typing import Any
 
 from onepass.atomic import draft_of, read_json, write_json
 from onepass.errors import ConfigError, DataError, listed, unknown
-from onepass.recipes.hub import hub_rows
+from onepass.recipes.hub import rows_from_hub
 from onepass.recipes.recipe import KnownSet, Part, Recipe, Row
 
 RECORD = "recipe.json"
@@ -117,7 +117,7 @@ def _convert(known: KnownSet, folder: Path, found: dict[tuple[str, str], Path] |
     for split in splits:
         if found is not None and (known.name, split) not in found:
             continue
-        rows = known.parts[split].read(found[known.name, split]) if found is not None else hub_rows(known, split)
+        rows = known.parts[split].read(found[known.name, split]) if found is not None else rows_from_hub(known, split)
         counts[split] = _write_rows(folder / f"{known.name}-{split}.jsonl", rows)
         if not counts[split]:
             where = found[known.name, split] if found is not None else f"the hub's split of {split}"

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from onepass.data.examples import Examples, find_labels, read_examples, split
+from onepass.data.hub import PREFIX, hub_file
 from onepass.encoder.tokenizer import Tokenizer
 from onepass.errors import DataError, listed
 from onepass.heads import make_kind
@@ -76,11 +77,9 @@ def path_of(task: Task, split_name: str) -> Path:
     source = getattr(task, split_name)
     if isinstance(source, Path):
         return source
-    if isinstance(source, str) and not source.startswith("hub:"):
-        return Path(source)
-    raise DataError(
-        f"Task {task.name!r}: {split_name} is {source!r}, which this version cannot read. Give a data file."
-    )
+    if isinstance(source, str):
+        return hub_file(source, split_name) if source.startswith(PREFIX) else Path(source)
+    raise DataError(f"Task {task.name!r}: {split_name} is {source!r}. Give a data file.")
 
 
 def fingerprint(examples: Examples) -> str:

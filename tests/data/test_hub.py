@@ -1,0 +1,72 @@
+"""Sets of the hub, with a stand-in for the library that fetches them."""
+
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from onepass.data.files import read_chunks
+from onepass.data.hub import hub_file
+from onepass.errors import DataError
+from onepass.tasks import Task
+from onepass.training.sets import path_of
+
+
+class Rows(list):
+    features = {"label": SimpleNamespace(names=["negative", "positive"]), "sentence": None}
+
+
+@pytest.fixture
+def fetched(monkeypatch, tmp_path):
+    """What the library was asked for."""
+    asked = []
+    library = ModuleType("datasets")
+
+    def load_dataset(name, config=None, split=None):
+        asked.append((name, config, split))
+        if name == "glue/sst2" or split == "nowhere":
+            raise ValueError("no such set\nand more")
+        if split == "empty":
+            return Rows()
+        return Rows([{"sentence": "good", "label": 1}, {"sentence": "bad", "label": 0}, {"sentence": "?", "label": -1}])
+
+    library.load_dataset = load_dataset
+    monkeypatch.setitem(sys.modules, "datasets", library)
+    monkeypatch.setenv("ONEPASS_CACHE", str(tmp_path))
+    return asked
+
+
+def test_a_set_is_fetched_once_with_labels_in_words(fetched):
+    task = Task(name="tone", text="sentence", label="label", train="hub:nyu-mll/glue/sst2")
+    (chunk,) = read_chunks(path_of(task, "train"))
+    assert chunk.columns == {"sentence": ["good", "bad", "?"], "label": ["positive", "negative", None]}
+    path_of(task, "train")
+    assert fetched == [("nyu-mll/glue", "sst2", "train")]
+
+
+def test_a_split_can_be_named_and_old_sets_have_no_owner(fetched):
+    hub_file("hub:glue/sst2#validation_matched", "validation")
+    assert fetched == [("glue/sst2", None, "validation_matched"), ("glue", "sst2", "validation_matched")]
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("hub:a/b#nowhere", "a/b, split 'nowhere', could not be loaded from the hub: no such set. Without a network"),
+        ("hub:a/b#empty", "hub:a/b#empty has no rows"),
+        ("hub:", "names no set"),
+        ("hub:a/b/c/d", "names no set"),
+    ],
+)
+@pytest.mark.usefixtures("fetched")
+def test_what_cannot_be_fetched_is_told_and_leaves_nothing(source, message, tmp_path):
+    with pytest.raises(DataError, match=message):
+        hub_file(source, "train")
+    assert not list(tmp_path.rglob("*.*"))
+
+
+def test_without_the_library_its_extra_is_named(monkeypatch, tmp_path):
+    monkeypatch.setenv("ONEPASS_CACHE", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(DataError, match=r"onepass\[datasets\]"):
+        hub_file("hub:a/b", "train")
