@@ -528,3 +528,14 @@ def test_no_space_for_the_model_is_said_before_the_training(
 def test_a_gpu_that_is_not_there_is_said(make_trainer: MakeTrainer):
     with pytest.raises(ConfigError, match="no GPU is visible here"):
         make_trainer(device="cuda")
+
+
+def test_a_stage_is_as_long_as_its_own_rows_ask_for(make_trainer: MakeTrainer):
+    """A model per task gets no fewer passes because other tasks have many rows."""
+    trainer = make_trainer("single", epochs=0, evaluate_every=50)
+    trainer.sets[SAME].train = trainer.sets[SAME].train.take(np.arange(2).repeat(15_000))
+    asked: list[tuple[int, int]] = []
+    trainer.take_turn = lambda *_: asked.append((trainer.tasks[0], trainer.options.epochs))  # type: ignore[method-assign]
+    trainer.evaluate = lambda *_: None  # type: ignore[method-assign]
+    trainer.run()
+    assert dict(asked) == {TOPIC: 20, TONE: 20, SAME: 6}

@@ -117,8 +117,10 @@ class Trainer:
         checkpoints: Checkpoints | None = None,
         teaching: Teaching | None = None,
     ):
-        options = options.sized(sum(len(item.train) for item in sets))
-        self.model, self.sets, self.options, self.progress = model, sets, options, progress
+        self.given = options
+        self.options = options.sized(sum(len(item.train) for item in sets))
+        """What the given options come to, for the rows of the stage that is trained"""
+        self.model, self.sets, self.progress = model, sets, progress
         self.checkpoints, self.teaching = checkpoints, teaching
         use_cpu = _device(options) == "cpu"
         if options.device not in ("auto", "cpu") and use_cpu:
@@ -179,7 +181,8 @@ class Trainer:
     def run_stage(self, stage: Stage, number: int = 0, saved: dict[str, Any] | None = None) -> None:
         """Train one stage, from its start or from where a checkpoint stood."""
         tasks = list(range(len(self.sets))) if stage.tasks is None else list(stage.tasks)
-        options, model, self.tasks = self.options, self.model, tasks
+        self.tasks, self.options = tasks, self.given.sized(sum(len(self.sets[task].train) for task in tasks))
+        options, model = self.options, self.model
         frozen = fixed_parameters(model.method, stage, options)
         frozen += [p for other in range(len(self.sets)) if other not in tasks for p in self.own_parameters(other)]
         for parameter in frozen:
