@@ -7,7 +7,7 @@ import hmac
 import re
 import secrets
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from onepass.errors import ConfigError, listed
@@ -20,17 +20,23 @@ _LINE = re.compile(r"(?P<name>[\w.-]{1,64})\s+(?P<hash>[0-9a-fA-F]{64})(?:\s+(?P
 class Key:
     """Somebody who may ask."""
 
-    def __init__(self, name: str, hashed: bytes, tokens_per_s: float | None = None):
-        self.name, self.hashed, self.tokens_per_s = name, hashed, tokens_per_s
+    def __init__(
+        self,
+        name: str,
+        hashed: bytes,
+        tokens_per_s: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self.name, self.hashed, self.tokens_per_s, self._clock = name, hashed, tokens_per_s, clock
         self.under_way = 0
         self._left = (tokens_per_s or 0) * BURST_S
-        self._when = time.monotonic()
+        self._when = clock()
 
     def charge(self, tokens: int) -> None:
         """Take tokens from the budget, or raise when it is used up; a large request may run it into debt."""
         if self.tokens_per_s is None:
             return
-        now = time.monotonic()
+        now = self._clock()
         self._left = min(self.tokens_per_s * BURST_S, self._left + (now - self._when) * self.tokens_per_s)
         self._when = now
         if self._left <= 0:

@@ -1,0 +1,113 @@
+"""Keys, budgets, and who may listen where."""
+
+import re
+import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onepass.errors import ConfigError
+from onepass.server.keys import Key, Keyring, hash_of, make_key
+from onepass.server.replies import Refused
+from onepass.server.settings import Settings
+
+
+def test_a_key_is_found_by_its_hash_in_either_header(tmp_path: Path) -> None:
+    key, line = make_key("ann")
+    path = tmp_path / "keys"
+    path.write_text(f"# who may ask\n{line} 500\n\nbob {hash_of('b').hex()}\n")
+    ring = Keyring.read(path)
+    assert key not in path.read_text()
+    found = ring.find({"authorization": f"Bearer {key}"})
+    assert found is not None and (found.name, found.tokens_per_s) == ("ann", 500)
+    assert ring.find({"x-api-key": "b"}) is ring.keys[1]
+    assert all(ring.find(headers) is None for headers in ({}, {"x-api-key": key + "x"}, {"authorization": "Bearer "}))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("ann plain-key-by-mistake", "line 1: not NAME SHA256"),
+        (f"ann {'0' * 64} 0", "nothing"),
+        (f"ann {'0' * 64}\nann {'1' * 64}", "there twice"),
+        ("", "holds no key"),
+    ],
+)
+def test_a_file_of_keys_says_what_is_wrong_without_showing_it(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "keys"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=words) as raised:
+        Keyring.read(path)
+    assert "plain-key" not in str(raised.value)
+
+
+def test_a_budget_is_kept_within_five_percent() -> None:
+    now = 0.0
+    key = Key("ann", b"", tokens_per_s=1000, clock=lambda: now)
+    used, waits = 0, []
+    for step in range(60_000):  # a minute, asked ten times too often
+        now = step / 1000
+        try:
+            key.charge(10)
+            used += 10
+        except Refused as error:
+            waits.append(error.retry_s)
+    assert used == pytest.approx(60_000, rel=0.05)
+    assert waits and all(wait is not None and 0 <= wait < 1 for wait in waits)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.2", "::"])
+def test_other_machines_are_let_in_only_with_a_key(host: str) -> None:
+    with pytest.raises(ConfigError, match="there is no key"):
+        Settings(host=host).check(authenticated=False)
+    Settings(host=host).check(authenticated=True)
+
+
+def test_settings_out_of_bounds_are_named_together() -> None:
+    with pytest.raises(ConfigError, match=r"(?s)--workers is 0.*--port is 70000"):
+        Settings(workers=0, port=70000).check(authenticated=True)
+
+
+def test_a_public_address_without_a_key_is_refused(start: Callable[..., Any]) -> None:
+    server = start(host="0.0.0.0")
+    assert server.process.wait(60) == 2
+    assert "there is no key" in server.log.read_text()
+
+
+def test_a_server_with_keys_and_its_end(start: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text(f"ann {hash_of('a key').hex()}\npoor {hash_of('few').hex()} 3\n")
+    server = start(keys=tmp_path / "keys", environment={"ONEPASS_SERVER_FAULTS": "1"})
+    server.wait()
+    assert server.predict("goal")[0] == server.get("/tasks")[0] == server.get("/metrics")[0] == 401
+    assert server.get("/livez")[0] == server.get("/readyz")[0] == 200
+    server.key = "few"
+    assert server.predict("late goal wins")[0] == 200
+    status, body, headers = server.request("POST", "/predict", b'{"inputs": "a"}', {"Content-Type": "application/json"})
+    assert status == 429 and b"over_budget" in body and int(headers["retry-after"]) >= 1
+    server.key = "a key"
+    assert server.get("/tasks", Host="any.example")[0] == 200  # with keys, names do not matter
+
+    with ThreadPoolExecutor(40) as threads:
+        answers = [threads.submit(server.predict, "fault:slow") for _ in range(40)]
+        server.until(lambda: server.counter("onepass_asks_total", outcome="received") >= 41)
+        server.process.send_signal(signal.SIGTERM)
+        assert [answer.result()[0] for answer in answers] == [200] * 40  # none of those accepted is lost
+    assert server.process.wait(30) == 0
+    assert not re.search("a key|few", server.log.read_text())
+
+
+@pytest.mark.slow
+def test_a_second_signal_ends_at_once(start: Callable[..., Any]) -> None:
+    server = start(environment={"ONEPASS_SERVER_FAULTS": "1"}).wait()
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(server.predict, "fault:hang")
+        server.until(lambda: server.counter("onepass_asks_total", outcome="received") >= 1)
+        server.process.send_signal(signal.SIGTERM)
+        server.until(lambda: "Stopping" in server.log.read_text())
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(1) == 143
+        with pytest.raises(OSError):
+            asked.result()

@@ -1,0 +1,123 @@
+"""Clients that are slow, leave, or speak no HTTP."""
+
+import json
+import re
+import socket
+import struct
+import time
+from typing import Any
+
+import pytest
+
+HEAD = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
+def request(text: str) -> bytes:
+    body = json.dumps({"inputs": text}).encode()
+    return HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+
+def read_all(connection: socket.socket) -> bytes:
+    found = b""
+    while part := connection.recv(65536):
+        found += part
+    return found
+
+
+@pytest.mark.parametrize("start", [b"GET /liv", HEAD + b"Content-Length: 1000\r\n\r\n{"], ids=["head", "body"])
+def test_a_slow_sender_is_ended_though_bytes_keep_coming(server: Any, start: bytes) -> None:
+    with server.raw() as connection:
+        connection.sendall(start)
+        begin = time.monotonic()
+        connection.settimeout(0.1)
+        answer = b""
+        while time.monotonic() < begin + 20 and not answer:
+            connection.sendall(b"x")
+            try:
+                answer = connection.recv(1000)
+            except TimeoutError:
+                continue
+    assert answer.startswith(b"HTTP/1.1 408")
+
+
+def test_slow_sockets_do_not_disturb_others(server: Any) -> None:
+    slow = [server.raw() for _ in range(100)]
+    for number, connection in enumerate(slow):
+        connection.sendall([b"GET / HTTP/1.1\r\nX: ", HEAD + b"Content-Length: 9\r\n\r\n"][number % 2])
+    assert all(server.predict("goal")[0] == 200 for _ in range(5))
+    assert all(read_all(connection).startswith(b"HTTP/1.1 408") for connection in slow)
+    for connection in slow:
+        connection.close()
+
+
+def test_a_flood_of_tiny_chunks_is_ended(server: Any) -> None:
+    with server.raw() as connection:
+        connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+        try:
+            for _ in range(100):
+                connection.sendall(b"1\r\n \r\n" * 1000)
+            answer = read_all(connection)
+        except ConnectionError:
+            return  # ended before we had sent it all
+    assert answer.startswith(b"HTTP/1.1 400")
+
+
+@pytest.mark.parametrize(
+    "noise", [b"\x16\x03\x01\x02\x00", b"GET\r\n\r\n", b"A" * 100_000, b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n"]
+)
+def test_what_is_no_http_is_ended(server: Any, noise: bytes) -> None:
+    with server.raw() as connection:
+        try:
+            connection.sendall(noise + b"\r\n\r\n")
+            assert read_all(connection).startswith((b"HTTP/1.1 400", b"HTTP/1.1 408"))
+        except ConnectionError:
+            pass
+    assert server.get("/livez")[0] == 200
+
+
+def test_a_compressed_body_is_refused(server: Any) -> None:
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    assert server.request("POST", "/predict", b"\x1f\x8b" + b"0" * 100, headers)[0] == 415
+
+
+def test_requests_one_after_the_other_on_one_connection(server: Any) -> None:
+    with server.raw() as connection:
+        connection.sendall(
+            request("goal") + request("vote") + b"GET /livez HTTP/1.1\r\nConnection: close\r\nHost: localhost\r\n\r\n"
+        )
+        assert read_all(connection).count(b"HTTP/1.1 200") == 3
+
+
+def test_what_nobody_waits_for_is_not_computed(server: Any) -> None:
+    before = {name: server.counter("onepass_asks_total", outcome=name) for name in ("received", "left")}
+    computed = server.counter("onepass_texts_computed_total")
+    first = server.raw()
+    first.sendall(request("fault:slow"))
+    server.until(lambda: server.counter("onepass_asks_total", outcome="received") == before["received"] + 1)
+    for _ in range(30):
+        connection = server.raw()
+        connection.sendall(request("goal"))
+        # Sends a reset, as a killed client does.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
+    first.recv(1000)
+    first.close()
+    server.until(lambda: server.counter("onepass_queue_texts") == 0)
+    assert server.predict("goal")[0] == 200
+    assert server.counter("onepass_texts_computed_total") - computed <= 2 + 10
+
+
+def test_no_text_is_ever_in_a_log_an_error_or_a_counter(server: Any) -> None:
+    canary = "canary7f3a"
+    for text in (canary, f"fault:raise {canary}", f"fault:nan {canary}", f"{canary} " * 3000):
+        assert canary.encode() not in server.request("POST", "/predict", request(text).partition(b"\r\n\r\n")[2])[1]
+        assert canary not in json.dumps(server.predict(text)[1])
+        assert canary not in json.dumps(server.predict([text, 1])[1])
+        assert canary not in json.dumps(server.post("/predict", {"inputs": {"a": text}})[1])
+        assert canary not in json.dumps(server.post("/v1/moderations", {"input": text})[1])
+    for path in (f"/{canary}", f"/predict?{canary}", f"/v2/models/{canary}/ready"):
+        server.get(path)
+    server.request("POST", "/predict", f'{{"inputs": "{canary}'.encode(), {"Content-Type": "application/json"})
+    assert canary not in server.get("/metrics")[1]
+    assert canary not in server.log.read_text()
+    assert re.search(r"worker: RuntimeError at .*faults\.py:\d+\n", server.log.read_text())  # but where it came from is
