@@ -92,6 +92,7 @@ def run_once(run: Run, folder: Path | None = None) -> dict[str, Any]:
         "tasks": {name: scores["score"] for name, scores in result["tasks"].items()},
         "validation": float(np.mean(validation)),
         "seconds": model.training_record["seconds"],
+        "data_used": 100 * model.training_record["rows_used"]["share"],
     }
 
 

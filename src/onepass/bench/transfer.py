@@ -133,7 +133,6 @@ def _one_by_one(
 ) -> list[dict[str, Any]]:
     from onepass.analysis.sources import adding_one_by_one
     from onepass.analysis.transfer import read_new_task
-    from onepass.training.options import train_options
     from onepass.training.sets import read_sets
 
     model = _untrained(file)
@@ -146,7 +145,7 @@ def _one_by_one(
         return _untrained(file.model_copy(update={"method": file.method.model_copy(update={"options": options})}))
 
     rounds = adding_one_by_one(
-        new_model, [sets[place] for place in order], targets, train_options(file.train | _pairs(run.target_train)),
+        new_model, [sets[place] for place in order], targets, _target_options(run, file),
         rows=run.rows or min(len(item.train) for item in sets),
     )  # fmt: skip
     return [
@@ -187,7 +186,8 @@ def _untrained(file: TaskFile) -> Model:
 def _target_options(run: TransferRun, file: TaskFile) -> Any:
     from onepass.training.options import train_options
 
-    return train_options(file.train | _pairs(run.target_train))
+    # A task alone has nothing to be sampled against.
+    return train_options(file.train | {"sampler": "proportional"} | _pairs(run.target_train))
 
 
 def _pairs(options: tuple[str, ...]) -> dict[str, Any]:
