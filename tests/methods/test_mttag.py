@@ -15,7 +15,7 @@ from onepass.encoder.encoder import Encoder
 from onepass.encoder.loading import random_encoder
 from onepass.errors import ConfigError
 from onepass.methods import make_method
-from onepass.methods.experts import dispatch, gate_values
+from onepass.methods.experts import dispatch, gate_values, sort_by_expert
 from onepass.methods.mttag import MTTaG, expert_use
 from onepass.model import Model
 
@@ -216,3 +216,44 @@ def test_it_has_as_many_weights_as_the_paper_counts() -> None:
             method.tasks.append(method.new_task())
     assert sum(p.numel() for p in method.tasks.parameters()) == 73_728
     assert round(sum(p.numel() for p in method.experts.parameters()) / 1e6, 1) == 21.3  # type: ignore[union-attr]
+
+
+def test_tokens_are_sorted_by_expert_and_find_their_way_back() -> None:
+    chosen = torch.tensor([2, 0, 2, 3, 2, 0])
+    there, back, own, ends = sort_by_expert(chosen, 5)
+    assert there.tolist() == [1, 5, 0, 2, 4, 3] and own.tolist() == [0, 0, 2, 2, 2, 3]
+    assert torch.equal(own[back], chosen)
+    assert ends.tolist() == [2, 2, 5, 6, 6]
+
+
+@families
+def test_grouped_products_are_those_of_each_expert_by_itself(config: EncoderConfig) -> None:
+    method = make(config=config, strange=True)
+    layer, experts = method.encoder.layers[1], method.experts[1]
+    torch.manual_seed(0)
+    x, chosen = torch.randn(50, 32), torch.randint(0, 3, (50,))  # nobody chooses the last expert
+    found, gradients = [], []
+    for grouped in (None, experts.grouped(layer)):
+        tokens = x.clone().requires_grad_()
+        out = dispatch(tokens, chosen, experts.of(layer), grouped).float()
+        method.zero_grad()
+        (out * torch.linspace(-1, 1, 32)).sum().backward()
+        found.append(out.detach())
+        parameters = [layer.up.weight, layer.down.weight, experts.up[0].weight, experts.down[1].weight]
+        parameters += [] if layer.up.bias is None else [layer.down.bias, experts.up[0].bias]
+        gradients.append([tokens.grad, *(parameter.grad for parameter in parameters)])
+    assert (found[0] - found[1]).norm() < 0.02 * found[0].norm()  # one in fp32, the other in bf16
+    for one, two in zip(*gradients, strict=True):
+        assert one is not None and two is not None
+        assert (one - two).norm() < 0.02 * one.norm()
+
+
+def test_what_each_task_sends_to_each_expert_is_told(batch: Batch) -> None:
+    method = make()
+    asked = torch.tensor([[0], [1], [0], [1], [0], [1]])
+    findings = method.findings([(batch, asked)])
+    assert list(findings) == [0, 1]  # nobody asked task 2
+    shares = torch.tensor(findings[1]["expert_use"])
+    assert shares.shape == (3, 4)
+    torch.testing.assert_close(shares.sum(-1), torch.ones(3), atol=1e-3, rtol=0)
+    assert make(gate="dense").findings([(batch, asked)]) == {}

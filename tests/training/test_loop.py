@@ -314,6 +314,12 @@ def test_a_frozen_encoder_stays_whole(news: Path, make_trainer: MakeTrainer):
     assert equal(start, weights(train(news, "method=frozen").method.encoder))
 
 
+def test_what_a_method_finds_out_about_its_tasks_is_recorded(news: Path):
+    found = train(news, "method=mttag").training_record["findings"]
+    assert {name: len(known["expert_use"]) for name, known in found.items()} == {"topic": 2, "tone": 2, "same": 2}
+    assert train(news).training_record["findings"] == {}
+
+
 def test_single_trains_each_task_alone_and_from_the_same_start(make_trainer: MakeTrainer):
     trainer = make_trainer("single")
     start = weights(trainer.model)

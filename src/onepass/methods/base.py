@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -159,6 +159,10 @@ class Method(nn.Module):
     def loss_scale(self, outputs: int) -> float:
         """The factor of the losses of tasks with so many outputs."""
         return 1.0
+
+    def findings(self, batches: Iterable[tuple[Batch, Tensor]]) -> dict[int, Any]:
+        """What the method has to tell of its tasks, by number, from some texts and the tasks asked of each."""
+        return {}
 
     def limits(self, num_tasks: int, max_length: int) -> list[str]:
         """Why so many tasks, or texts so long, cannot be served, if so."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +25,7 @@ from onepass.encoder.encoder import Encoder, Layer
 from onepass.errors import ConfigError
 from onepass.methods.asked import Asked
 from onepass.methods.base import Method, States, first_tokens
-from onepass.methods.experts import Experts, dispatch, gate_values
+from onepass.methods.experts import Experts, gate_values
 from onepass.methods.folding import once_per_ask
 from onepass.methods.parts import with_parts
 
@@ -118,13 +118,13 @@ class MTTaG(Method):
 
     def with_experts(self, index: int, layer: Layer, gates: Tensor, of_token: Tensor, routes: list[Tensor]) -> Layer:
         """A layer whose feed-forward is a choice of experts; what was chosen is noted in `routes`."""
-        experts = cast(Experts, self.experts[index]).of(layer)
+        experts = cast(Experts, self.experts[index])
 
         def mlp(x: Tensor) -> Tensor:
             seen = layer.mlp_norm(x) if layer.config.pre_norm else x  # the gate reads what the experts read
             value, chosen = gate_values(seen, gates, of_token).max(-1)  # (T,) each, equation 5
             routes.append(chosen)
-            out = dispatch(x, chosen, experts)
+            out = experts(layer, x, chosen)
             return out * self.scale(value).unsqueeze(-1).to(out.dtype)  # equation 6
 
         return with_parts(layer, mlp=mlp)
@@ -133,6 +133,14 @@ class MTTaG(Method):
         if self.scaling == "scaled":
             return value * self.num_experts
         return value / value.detach() if self.scaling == "preserving" else value
+
+    def findings(self, batches: Iterable[tuple[Batch, Tensor]]) -> dict[int, Any]:
+        """The share of each task's tokens that each expert of each layer gets."""
+        if self.gate == "dense":
+            return {}
+        use = expert_use(self, batches).double()
+        shares = (use / use.sum(-1, keepdim=True).clamp(min=1)).mul(1e4).round().div(1e4).tolist()
+        return {task: {"expert_use": shares[task]} for task in range(len(self.tasks)) if use[task].sum()}
 
 
 @torch.inference_mode()

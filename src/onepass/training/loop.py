@@ -51,6 +51,7 @@ from onepass.training.teachers import forget_teachers, own_teachers, teachers_wa
 log = logging.getLogger(__name__)
 CHECKS = (check_method, check_kinds, check_train)
 MOST_SKIPPED_IN_A_ROW = 3
+FINDING_ROWS = 64  # of each task, for what a method tells of them
 
 
 def train(
@@ -173,6 +174,7 @@ class Trainer:
             "tokens_per_s": round(self.tokens_per_s),
             "skipped_steps": self.skipped,
             "alarms": find_alarms(self.model, self.sets, self.options),
+            "findings": self.findings(),
             "rows_used": self.used.report(self.model.names),
             "history": self.history,
         }
@@ -355,6 +357,16 @@ class Trainer:
             )  # fmt: skip
             if ended:
                 log.info("no longer better, own weights fixed: %s", ", ".join(names[task] for task in ended))
+
+    def findings(self) -> dict[str, Any]:
+        """What the method tells of its tasks, by name, from some of their validation rows."""
+        batches = []
+        for task, item in enumerate(self.sets):
+            rows = range(min(len(item.validation), FINDING_ROWS))
+            if len(rows):
+                batch = Batch.of([item.validation.sequence(row) for row in rows]).to(self.accelerator.device)
+                batches.append((batch, torch.full((len(rows), 1), task)))
+        return {self.model.names[task]: found for task, found in self.model.method.findings(batches).items()}
 
     def diverged(self, rows: list[tuple[int, int]]) -> TrainingError:
         where = ", ".join(f"{self.sets[t].task.name} row {self.sets[t].train.rows[r]}" for t, r in rows[:8])
