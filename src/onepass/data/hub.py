@@ -24,7 +24,7 @@ def hub_file(source: str, split: str) -> Path:
     parts = [part for part in name.split("/") if part]
     if not parts or len(parts) > 3:
         raise DataError(
-            f"{source!r} names no set of the hub. Possible: hub:OWNER/NAME or hub:OWNER/NAME/CONFIG, #SPLIT."
+            f"{source!r} names no set of the hub. Possible: hub:OWNER/NAME, hub:OWNER/NAME/CONFIG."
         )
     split = named or split
     cache = Path(os.environ.get("ONEPASS_CACHE", "~/.cache/onepass")).expanduser() / "hub"
