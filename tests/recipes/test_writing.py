@@ -111,9 +111,7 @@ def test_a_set_comes_from_the_hub_with_labels_in_words(hub, tmp_path, rows, monk
 
 @pytest.mark.usefixtures("hub")
 def test_without_a_network_the_folder_is_asked_for(tmp_path):
-    with pytest.raises(
-        DataError, match=r"stanfordnlp/snli, split 'test', could not be .* no network.* --from FOLDER"
-    ):
+    with pytest.raises(DataError, match=r"stanfordnlp/snli, split 'test', could not be .* no network.* --from FOLDER"):
         write_recipe(RECIPES["snli"], tmp_path / "tasks.yaml")
     assert list(tmp_path.iterdir()) == []
 

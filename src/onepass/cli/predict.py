@@ -196,11 +196,11 @@ def block(labelled: Labelled) -> str:
 
 
 def _model_id(folder: str) -> str:
-    """What tells a model from another: the digest of its manifest, or the name it has on the hub."""
+    """What tells a model from another, and from itself before it was exported: the digest of its manifest."""
     from onepass.atomic import MANIFEST, digest
+    from onepass.contents import find_folder
 
-    manifest = Path(folder) / MANIFEST
-    return digest(manifest) if manifest.is_file() else folder
+    return digest(find_folder(folder) / MANIFEST)
 
 
 def _stream(source: Source, questions: Questions, input: Path, versions_of: Asking | None) -> None:

@@ -23,9 +23,7 @@ def hub_file(source: str, split: str) -> Path:
     name, _, named = source.removeprefix(PREFIX).partition("#")
     parts = [part for part in name.split("/") if part]
     if not parts or len(parts) > 3:
-        raise DataError(
-            f"{source!r} names no set of the hub. Possible: hub:OWNER/NAME, hub:OWNER/NAME/CONFIG."
-        )
+        raise DataError(f"{source!r} names no set of the hub. Possible: hub:OWNER/NAME, hub:OWNER/NAME/CONFIG.")
     split = named or split
     cache = Path(os.environ.get("ONEPASS_CACHE", "~/.cache/onepass")).expanduser() / "hub"
     path = cache / (re.sub(r"[^A-Za-z0-9._-]+", "_", "_".join([*parts, split])) + ".parquet")
