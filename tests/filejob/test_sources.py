@@ -1,6 +1,7 @@
 """Reading rows past bad ones, and on from where an earlier run stopped."""
 
 import json
+import random
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pytest
 
 from onepass.errors import DataError
 from onepass.filejob import lines, open_source
-from onepass.filejob.records import Reject, pieces
+from onepass.filejob.records import Reject, Row, pieces
 
 
 def read(path):
@@ -151,3 +152,37 @@ def test_long_rows_make_small_pieces(tmp_path):
 def test_rows_of_a_missing_file(tmp_path):
     with pytest.raises(DataError, match="There is no file"):
         open_source(Path(tmp_path / "nowhere.csv"))
+
+
+@pytest.mark.parametrize("name", ["in.csv", "in.jsonl"])
+@pytest.mark.usefixtures("small_pieces")
+def test_damaged_files_are_read_alike_from_any_piece(tmp_path, name):
+    """Whatever bytes are changed, rows are numbered without a gap, can be written, and do not depend on the start."""
+    path = tmp_path / name
+    for seed in range(150):
+        chance = random.Random(seed)
+        if name == "in.csv":
+            rows = [
+                b'%d,"a ""b""\n%d"\n' % (n, n) if chance.random() < 0.4 else b"%d,caf\xc3\xa9\n" % n for n in range(12)
+            ]
+            damaged = bytearray(b"id,text\n" + b"".join(rows))
+        else:
+            damaged = bytearray(b'{"id": 1, "text": "caf\\u00e9 \\n", "more": [1, null]}\n' * 12)
+        for _ in range(chance.randint(1, 6)):
+            place = chance.randrange(8, len(damaged))
+            damaged[place : place + chance.randint(0, 1)] = chance.choice(
+                [b'"', b",", b"\n", b"\r", b"\0", b"\xff", b"\xed\xa0\x80", b"{", b"]", b"\\ud800", b""]
+            )
+        path.write_bytes(damaged)
+        source = open_source(path)
+        whole, places = [], []
+        for piece in pieces(source, None):
+            whole.append(piece)
+            places.append(source.position())
+        records = [record for piece in whole for record in piece]
+        assert [record.number for record in records] == list(range(1, len(records) + 1))
+        for record in records:
+            what = record.values if isinstance(record, Row) else record.to_dict()
+            json.dumps(what, ensure_ascii=False).encode("utf-8")
+        number = chance.randrange(len(whole))
+        assert list(pieces(open_source(path, source.columns), places[number])) == whole[number + 1 :]
