@@ -126,6 +126,18 @@ def test_matthews_by_hand():
     assert matthews(1 - targets, targets) == pytest.approx(-1.0)
 
 
+@pytest.mark.parametrize("labels", [2, 5])
+def test_metrics_are_those_of_scikit_learn(labels: int):
+    from sklearn import metrics
+
+    generator = np.random.default_rng(labels)
+    targets = generator.integers(0, labels, 60)
+    answers = np.where(generator.random(60) < 0.5, targets, generator.integers(0, labels, 60))
+    assert macro_f1(answers, targets) == pytest.approx(metrics.f1_score(targets, answers, average="macro"))
+    assert f1(answers, targets) == pytest.approx(metrics.f1_score(targets, answers, average=None)[1])
+    assert matthews(answers, targets) == pytest.approx(metrics.matthews_corrcoef(targets, answers))
+
+
 def test_metrics_of_answers_that_never_change_are_numbers():
     constant = np.zeros(4, np.int64)
     assert f1(constant, constant) == 0.0

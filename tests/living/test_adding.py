@@ -38,7 +38,7 @@ def test_a_cached_text_gives_the_loss_and_gradients_of_the_text_itself(
         model = make_model(name)
         model.add(item.task)
         model.eval()
-        run = Adding(model, item, AddOptions(), progress=False)
+        run = Adding(model, item, AddOptions(precision="fp32"), progress=False)
         assert run.train.store is not None
         if not cached:
             run.train.store = None
@@ -53,6 +53,15 @@ def test_a_cached_text_gives_the_loss_and_gradients_of_the_text_itself(
     assert found[0][0] == pytest.approx(found[1][0], abs=1e-5)
     for one, other in zip(found[0][1], found[1][1], strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
+
+
+def test_texts_may_be_read_in_half_precision(make_model: MakeModel, item: TaskSet) -> None:
+    model = make_model()
+    full, half = TextCache(model.method, item.train), TextCache(model.method, item.train, half=True)
+    assert full.store is not None and half.store is not None
+    assert full.store.dtype == half.store.dtype == torch.float32
+    assert not torch.equal(full.store, half.store)
+    torch.testing.assert_close(full.store, half.store, atol=0.05, rtol=0.05)
 
 
 def test_a_large_cache_lies_in_a_file_in_half_precision(make_model: MakeModel, item: TaskSet) -> None:

@@ -7,7 +7,7 @@ import torch
 
 from onepass.methods import METHODS
 from onepass.training.loop import Trainer
-from onepass.training.optimizer import make_optimizer, rate_at, set_rates
+from onepass.training.optimizer import BETAS, EPSILON, PlainAdamW, make_optimizer, rate_at, set_rates
 
 MakeTrainer = Callable[..., Trainer]
 
@@ -39,6 +39,30 @@ def test_everything_that_learns_is_in_one_group(method: str, make_trainer: MakeT
     optimizer = make_optimizer(model.method, model.heads, trainer.options)
     places = [id(p) for group in optimizer.param_groups for p in group["params"]]
     assert sorted(places) == sorted(id(p) for p in model.parameters() if p.requires_grad)
+
+
+def test_the_plain_optimizer_makes_the_steps_of_torch():
+    torch.manual_seed(0)
+    start = [torch.randn(3, 4), torch.randn(4), torch.randn(2)]
+    found = []
+    for make in (PlainAdamW, lambda groups: torch.optim.AdamW(groups, betas=BETAS, eps=EPSILON)):
+        torch.manual_seed(1)
+        weights = [torch.nn.Parameter(value.clone()) for value in start]
+        optimizer = make(
+            [
+                {"params": weights[:1], "lr": 0.1, "weight_decay": 0.3},
+                {"params": weights[1:], "lr": 0.01, "weight_decay": 0.0},
+            ]
+        )
+        for step in range(5):
+            optimizer.zero_grad()
+            for weight in weights[: 3 if step == 2 else 2]:  # the third has a gradient once
+                weight.grad = torch.randn_like(weight)
+            optimizer.step()
+        found.append(weights)
+    for one, other, before in zip(*found, start, strict=True):
+        torch.testing.assert_close(one, other)
+        assert not torch.equal(one, before)
 
 
 @pytest.mark.parametrize(

@@ -196,10 +196,12 @@ def read(own: tuple[Tensor, Tensor, Tensor], key: Tensor, value: Tensor, layout:
         )  # (G, heads, K, n, M)
         if group.mask is not None:
             on_text = on_text.masked_fill(~group.mask[:, None, None, None, :], float("-inf"))
-        on_own = query @ own_key.transpose(-1, -2)  # (G, heads, K, n, n)
+        # A task's own readers are one or two: sums of products, since so small matrices are multiplied slowly.
+        on_own = (query.unsqueeze(-2) * own_key.unsqueeze(-3)).sum(-1)  # (G, heads, K, n, n)
         weights = (torch.cat([on_text, on_own], -1).float() * query.shape[-1] ** -0.5).softmax(-1).to(query.dtype)
         weights = F.dropout(weights, dropout) if dropout else weights
         from_text = weights[..., : group.size].flatten(2, 3) @ text_value.squeeze(2)  # (G, heads, K * n, d)
-        got = from_text.unflatten(2, (num_tasks, num_tokens)) + weights[..., group.size :] @ own_value
+        from_own = (weights[..., group.size :].unsqueeze(-1) * own_value.unsqueeze(-3)).sum(-2)  # (G, heads, K, n, d)
+        got = from_text.unflatten(2, (num_tasks, num_tokens)) + from_own
         parts.append(got.movedim(1, -2))  # (G, K, n, heads, d)
     return torch.cat(parts).index_select(0, layout.places)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
 import numpy as np
 import torch
@@ -26,14 +26,15 @@ from onepass.model import Model
 from onepass.tasks import make_task
 from onepass.training.average import RunningMean
 from onepass.training.best import Best
-from onepass.training.cache import TextCache
+from onepass.training.cache import TextCache, multiplies_halves
 from onepass.training.evaluation import scores_of
-from onepass.training.optimizer import make_optimizer, rate_at, set_rates
+from onepass.training.optimizer import PlainAdamW, parameter_groups, rate_at, set_rates
 from onepass.training.options import TrainOptions
 from onepass.training.sets import TaskSet, fingerprint, read_set
 
 log = logging.getLogger(__name__)
 Start = Literal["mean", "similar", "fresh"]
+Precision = Literal["auto", "fp32", "bf16"]
 SIMILAR_ROWS = 128  # rows on which the most similar task is found
 BATCH_TOKENS = 8192
 EPOCHS, LEAST_STEPS = 8, 100
@@ -65,20 +66,22 @@ class AddOptions:
     """Stop after so many evaluations on validation without a better one; 0: never"""
     least_rows: int = 100
     """Of fewer rows none is held back for validation; the last weights are kept"""
+    precision: Precision = "auto"
+    """Of the encoder while it reads the training texts; auto: bf16 where that is faster. Validation is always fp32"""
     seed: int = 0
     """Seed of everything that is drawn"""
 
 
 def add_options(values: Mapping[str, Any]) -> AddOptions:
     """The options from plain values; all faults are raised at once."""
-    known = {field.name: field for field in fields(AddOptions)}
+    known, types = {field.name: field for field in fields(AddOptions)}, get_type_hints(AddOptions)
     faults = [unknown("option", key, known) for key in values if key not in known]
     if not isinstance(like := values.get("like", ""), str):
         faults.append(f"like is {like!r}; possible: the name of a task.")
     for key in (key for key in values if key in known and key != "like"):
-        wanted = mismatch(values[key], Start if key == "start" else type(getattr(AddOptions(), key)))
+        wanted = mismatch(values[key], types[key])
         least = 1 if key == "batch_size" else 0
-        if not wanted and key != "start" and not least <= values[key] < math.inf:
+        if not wanted and not isinstance(values[key], str) and not least <= values[key] < math.inf:
             wanted = f"a number from {least}"
         if wanted:
             faults.append(f"{key} is {values[key]!r}; possible: {wanted}.")
@@ -160,7 +163,8 @@ class Adding:
         self.number = len(model.tasks) - 1
         self.kind = model.kinds[self.number]
         self.targets = self.kind.scale_targets(item.task, item.train.targets)
-        self.train = TextCache(model.method, item.train)
+        half = options.precision == "bf16" or (options.precision == "auto" and multiplies_halves(model.device))
+        self.train = TextCache(model.method, item.train, half=half)
         self.validation = TextCache(model.method, item.validation)
 
     def run(self) -> None:
@@ -168,7 +172,7 @@ class Adding:
         options, model = self.options, self.model
         self.begin()
         rates = {key: getattr(options, key) for key in ("encoder_rate", "token_rate", "head_rate", "weight_decay")}
-        optimizer = make_optimizer(model.method, model.heads, TrainOptions(**rates))
+        optimizer = PlainAdamW(parameter_groups(model.method, model.heads, TrainOptions(**rates)))
         learning = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         mean = RunningMean(learning, options.average)
         best = Best("mean", [self.item.task])
@@ -184,7 +188,7 @@ class Adding:
             order = stream.epoch_order([rows], epoch)
             for pairs in token_batches(order, [self.train.lengths], options.batch_size, BATCH_TOKENS):
                 set_rates(optimizer, rate_at((done + len(pairs) / 2) / (epochs * rows), warmup=0.1))
-                optimizer.zero_grad(set_to_none=True)
+                optimizer.zero_grad()
                 self.loss([row for _, row in pairs]).backward()
                 torch.nn.utils.clip_grad_norm_(learning, 1.0, error_if_nonfinite=False)
                 optimizer.step()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,14 +32,16 @@ class TextCache:
     A method that can know nothing of a text before its task is asked reads the text each time instead.
     """
 
-    def __init__(self, method: Method, examples: Examples, most_in_memory: int = MOST_IN_MEMORY):
+    def __init__(self, method: Method, examples: Examples, most_in_memory: int = MOST_IN_MEMORY, *, half: bool = False):
+        """`half`: the encoder reads the texts in bf16."""
         self.method, self.examples = method, examples
         self.lengths = examples.lengths
         self.store: Tensor | None = None  # (all tokens, ...) or (all texts, ...), from long texts to short ones
         self.starts: NDArray[np.int64] = np.zeros(len(examples), np.int64)
         """Where each row's part of the store begins"""
         if method.caches != "nothing" and len(examples):
-            self._fill(most_in_memory)
+            with torch.autocast(method.device.type, torch.bfloat16, enabled=half):
+                self._fill(most_in_memory)
 
     @torch.no_grad()
     def _fill(self, most_in_memory: int) -> None:
@@ -77,6 +80,14 @@ class TextCache:
 
     def _batch(self, rows: Sequence[int]) -> Batch:
         return Batch.of([self.examples.sequence(row) for row in rows]).to(self.method.device)
+
+
+def multiplies_halves(device: torch.device) -> bool:
+    """Whether a device multiplies numbers of half precision faster than others: GPUs, and some CPUs."""
+    if device.type != "cpu":
+        return True
+    known: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    return bool(known.get("avx512_bf16") or known.get("amx_bf16"))
 
 
 def _room(length: int, shape: Sequence[int], most_in_memory: int) -> Tensor:
