@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from onepass.cli.bench_calibration import calibration
 from onepass.cli.bench_methods import affinity, methods, scaling
 from onepass.cli.bench_paper import paper
 from onepass.cli.console import listen, progress, show, table, write_json
@@ -84,5 +85,5 @@ def training(
         show(f"Peak memory of training on {suite}: {found['memory']['peak_mb']:.0f} MB")
 
 
-for command in (accuracy, methods, paper, scaling, affinity, training):
+for command in (accuracy, methods, paper, scaling, affinity, calibration, training):
     bench.command()(guarded(command))

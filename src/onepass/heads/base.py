@@ -177,6 +177,10 @@ class Kind:
         """What each label has to reach; None for one that is never given. Empty where the task has no thresholds."""
         return {}
 
+    def mentions(self, task: Task, logits: np.ndarray, targets: np.ndarray) -> dict[str, tuple[int, int]]:
+        """How often each label is given on these rows, and how often rightly; withheld answers are not given."""
+        return {}
+
     def given(self, task: Task, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
         """What the thresholds do on these rows, in percent: `precision`, and `given` or `recall`; else nothing."""
         return {}

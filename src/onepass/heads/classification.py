@@ -257,10 +257,16 @@ class Classification(Kind):
         found = self.limits(task)
         return {} if found is None else shown(task.labels, found)
 
+    def mentions(self, task: Task, logits: np.ndarray, targets: np.ndarray) -> dict[str, tuple[int, int]]:
+        given, right = dict.fromkeys(task.labels, 0), dict.fromkeys(task.labels, 0)
+        for answer, target in zip(self.decode(task, logits), targets, strict=True):
+            if answer.label is not None:
+                given[answer.label] += 1
+                right[answer.label] += answer.label == task.labels[target]
+        return {label: (given[label], right[label]) for label in task.labels}
+
     def given(self, task: Task, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
         if self.limits(task) is None:
             return {}
-        answers = [answer.label for answer in self.decode(task, logits)]
-        right = [task.labels[target] == answer for answer, target in zip(answers, targets, strict=True)]
-        count = len(answers) - answers.count(None)
-        return {"given": 100.0 * count / len(answers)} | ({"precision": 100.0 * sum(right) / count} if count else {})
+        count, right = map(sum, zip(*self.mentions(task, logits, targets).values(), strict=True))
+        return {"given": 100.0 * count / len(logits)} | ({"precision": 100.0 * right / count} if count else {})

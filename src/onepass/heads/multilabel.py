@@ -234,12 +234,16 @@ class Multilabel(Kind):
     def shown_thresholds(self, task: Task) -> dict[str, float | None]:
         return shown(task.labels, self.thresholds(task))
 
+    def mentions(self, task: Task, logits: np.ndarray, targets: np.ndarray) -> dict[str, tuple[int, int]]:
+        answers = self.answers(task, logits)
+        counts = zip(answers.sum(0), (answers * targets).sum(0), strict=True)
+        return {label: (int(given), int(right)) for label, (given, right) in zip(task.labels, counts, strict=True)}
+
     def given(self, task: Task, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
         """The `recall` and the `precision` of the labels given, over all rows."""
         if "thresholds" not in task.fitted:
             return {}
-        answers = self.answers(task, logits)
-        count, right = float(answers.sum()), float((answers * targets).sum())
+        count, right = map(sum, zip(*self.mentions(task, logits, targets).values(), strict=True))
         found = {"recall": 100.0 * right / max(1.0, float(targets.sum()))}
         return found | ({"precision": 100.0 * right / count} if count else {})
 

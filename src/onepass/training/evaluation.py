@@ -97,7 +97,7 @@ def evaluate(
             log.warning("%s is not scored: it learned from all its rows and has no test file", task.name)
             continue
         try:
-            examples[number] = _rows(model, number, given, used[task.name])
+            examples[number] = rows_of(model, number, given, used[task.name])
         except DataError as error:
             faults.append(str(error))
     if faults:
@@ -126,7 +126,7 @@ def validation_rows(model: Model, numbers: Sequence[int], data: Path | None = No
         try:
             if _learned_from_all(model, number, given):
                 raise DataError(f"Task {task.name!r} has no validation rows: it learned from all. Give a data file.")
-            found[number] = _rows(model, number, given, "validation")
+            found[number] = rows_of(model, number, given, "validation")
         except DataError as error:
             faults.append(str(error))
     if faults:
@@ -152,7 +152,7 @@ def _learned_from_all(model: Model, number: int, given: Task) -> bool:
     return isinstance(given.validation, float) and held_back == 0 and given.train == model.tasks[number].train
 
 
-def _rows(model: Model, number: int, given: Task, split_name: str) -> Examples:
+def rows_of(model: Model, number: int, given: Task, split_name: str) -> Examples:
     """The rows of a task's split, read with the labels the model knows."""
     task, kind = model.tasks[number], model.kinds[number]
     if len(given.text) != len(task.text):

@@ -1,0 +1,114 @@
+"""What calibration and thresholds do on rows that nothing was chosen on: a suite's test rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onepass.errors import DataError
+
+MEASURES = ("ece", "brier", "nll")
+
+
+def trust_of_suite(
+    suite: str | Path, target: float = 0.9, model: str | Path | None = None, overrides: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Train on a suite (or load a model of it), and compare calibration and thresholds on its test rows.
+
+    Temperatures and thresholds come from the validation rows. Thresholds are chosen for a precision twice: one for the
+    whole task, and one a label.
+    """
+    import torch
+
+    from onepass.folder import load_model
+    from onepass.tasks import read_task_file
+    from onepass.training import CHECKS, train
+    from onepass.training.evaluation import all_logits, rows_of
+
+    file = read_task_file(suite, overrides, checks=CHECKS, require=("train", "test"))
+    trained = train(file, progress=False) if model is None else load_model(model)
+    trained.to("cuda" if torch.cuda.is_available() else "cpu")
+    logits, targets = {}, {}
+    for split in ("validation", "test"):
+        examples = {n: rows_of(trained, n, file.tasks[t.name], split) for n, t in _tasks(trained, file.tasks)}
+        logits[split] = all_logits(trained, examples)
+        targets[split] = {number: rows.targets for number, rows in examples.items()}
+    rows = []
+    for number, task in _tasks(trained, file.tasks):
+        if found := _task_row(task, [(logits[s][number], targets[s][number]) for s in ("validation", "test")], target):
+            rows.append({"task": task.name, **found})
+    if not rows:
+        raise DataError(f"{suite}: no task has probabilities. Give a suite with labels.")
+    return {"suite": Path(suite).stem, "target": target, "rows": rows, "mean": _means(rows)}
+
+
+def _tasks(model: Any, wanted: Any) -> list[tuple[int, Any]]:
+    return [(number, task) for number, task in enumerate(model.tasks) if task.name in wanted]
+
+
+def _task_row(task: Any, splits: Sequence[tuple[np.ndarray, np.ndarray]], target: float) -> dict[str, Any] | None:
+    """One task's line; None for a kind without probabilities."""
+    from onepass.calibration import trust
+    from onepass.heads import make_kind
+
+    plain = task.model_copy(update={"options": {k: v for k, v in task.options.items() if k != "threshold"}})
+    kind = make_kind(plain)
+    logits, targets = splits[1]
+    shown = trust(plain, kind, logits, targets).get("calibration")
+    if shown is None:
+        return None
+    raw = plain.model_copy(update={"fitted": {k: v for k, v in task.fitted.items() if k != "calibration"}})
+    labels = [[answer.label for answer in kind.decode(each, logits)] for each in (raw, plain)]
+    return {
+        "labels": len(task.labels),
+        "rows": len(logits),
+        "validation_rows": len(splits[0][0]),
+        "form": task.fitted["calibration"]["form"],
+        "before": shown["before"],
+        "after": shown["after"],
+        "changed_labels": sum(one != other for one, other in zip(*labels, strict=True)),
+        "per_task": _reached(plain, splits, {"target_precision": target}),
+        "per_label": _reached(plain, splits, {"target_precision": target, "per": "label"}),
+    }
+
+
+def _reached(task: Any, splits: Sequence[tuple[np.ndarray, np.ndarray]], rule: dict[str, Any]) -> dict[str, Any]:
+    """What thresholds chosen on validation reach on test: over all answers, and in the mean over labels."""
+    from onepass.heads import make_kind
+
+    task = task.model_copy(update={"options": task.options | {"threshold": rule}})
+    kind = make_kind(task)
+    chosen = kind.choose_thresholds(task, *splits[0])
+    task = task.model_copy(update={"fitted": task.fitted | {"thresholds": chosen["thresholds"]}})
+    mentions = kind.mentions(task, *splits[1])
+    given, right = (sum(pair[place] for pair in mentions.values()) for place in (0, 1))
+    precisions = [100.0 * hits / count for count, hits in mentions.values() if count]
+    unreached = {label: found["reason"] for label, found in chosen["reached"].items() if found["threshold"] is None}
+    return {
+        "precision": 100.0 * right / given if given else None,
+        "given": given,
+        "label_precision": float(np.mean(precisions)) if precisions else None,
+        "reachable": len(chosen["reached"]) - len(unreached),
+        "unreachable": unreached,
+    }
+
+
+def _means(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Means over tasks; precisions over those in which a threshold was found."""
+    found: dict[str, Any] = {
+        f"{measure}_{when}": float(np.mean([row[when][measure] for row in rows]))
+        for measure in MEASURES
+        for when in ("before", "after")
+    }
+    found["changed_labels"] = sum(row["changed_labels"] for row in rows)
+    for per, key in (("per_task", "precision"), ("per_label", "label_precision")):
+        values = [row[per][key] for row in rows if row[per][key] is not None]
+        found[per] = {
+            "precision": float(np.mean(values)) if values else None,
+            "tasks": len(values),
+            "unreachable": [row["task"] for row in rows if not row[per]["reachable"]],
+        }
+    return found
