@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,6 +33,7 @@ def train(
     from onepass import training
     from onepass.tasks import read_task_file
 
+    quiet = quiet or int(os.environ.get("RANK", 0)) > 0  # of several processes one speaks
     listen(quiet)
     read = read_task_file(file, overrides or (), checks=training.CHECKS)
     if not quiet:

@@ -99,10 +99,13 @@ def train(
         distill = own or options.distill
         teaching = teach(file, sets, tokenizer, distill, _device(options), keep=own is None) if distill else None
         set_seed(options.seed)  # whatever teachers drew before
-        Trainer(model, sets, options, progress, checkpoints, teaching).run(resume)
+        trainer = Trainer(model, sets, options, progress, checkpoints, teaching)
+        trainer.run(resume)
         if output is not None and checkpoints is not None:
-            model.save(output, overwrite=overwrite)
-            checkpoints.remove()
+            if trainer.accelerator.is_main_process:
+                model.save(output, overwrite=overwrite)
+                checkpoints.remove()
+            trainer.accelerator.wait_for_everyone()
     return model
 
 
@@ -135,6 +138,7 @@ class Trainer:
             mixed_precision="bf16" if half else "no",
             kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)],
         )
+        self.progress = progress and self.accelerator.is_main_process
         self.targets = [model.kinds[i].scale_targets(item.task, item.train.targets) for i, item in enumerate(sets)]
         self.history: list[dict[str, Any]] = []
         self.texts: dict[int, TextCache] = {}
@@ -168,6 +172,10 @@ class Trainer:
         # In full precision, as the model will answer.
         for number, logits in all_logits(self.model, {n: item.validation for n, item in enumerate(self.sets)}).items():
             settle(self.model, number, logits, self.sets[number].validation.targets)
+        for seen in self.used.seen if self.accelerator.num_processes > 1 else []:  # each process has its own rows
+            mine = torch.from_numpy(seen.astype(np.float32)).to(self.accelerator.device)
+            seen[:] = self.accelerator.reduce(mine, "sum").cpu().numpy() > 0
+        self.used.updates *= self.accelerator.num_processes
         self.model.training_record = {
             "options": asdict(self.options),
             "seconds": round(time.perf_counter() - start, 1),

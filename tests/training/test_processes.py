@@ -1,0 +1,35 @@
+"""Training in two processes on the CPU."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import onepass
+
+FAST = ["head_rate=0.005", "token_rate=0.005", "encoder_rate=0.005", "average=0", "warmup=0", "clip=0"]
+
+
+@pytest.mark.slow
+def test_two_processes_train_one_working_model(news: Path, tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(Path(onepass.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", f"--master_port={port}"]
+    command += ["-m", "onepass", "train", str(news), "-o", str(tmp_path / "model")]
+    command += [*FAST, "epochs=10", "batch_size=4", "device=cpu"]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr.count("The model is in") == 1  # one of the two speaks
+    model = onepass.load(tmp_path / "model")
+    answers = model.predict(["late goal wins", "senate vote"], tasks=["topic"])
+    assert [answer["topic"].label for answer in answers] == ["sport", "politics"]
+    used = json.loads((tmp_path / "model" / "config.json").read_text())["training"]["rows_used"]
+    assert used["share"] == 1.0
+    # 68 rows in batches of 4 are 17 steps, of which the last has no partner and is left out.
+    assert used["updates"] == 10 * 64
