@@ -5,17 +5,18 @@ Nothing here computes: who inherits says how word pieces become logits. No torch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from onepass.encoder.tokenizer import Encoded, Tokenizer
-from onepass.errors import ConfigError, DataError, listed, unknown
+from onepass.encoder.tokenizer import Tokenizer
+from onepass.errors import ConfigError, listed, unknown
 from onepass.heads import Kind
-from onepass.prediction import Labelled, Prediction, Text
+from onepass.inquiry import Form, Inquiry, Pieces, Ranges
+from onepass.prediction import Labelled, Text
 from onepass.tasks import Task
+
+NO_RANGES: Ranges = {}
 
 
 class Asking:
@@ -27,40 +28,47 @@ class Asking:
     records: list[dict[str, Any]]
     """What is known of each task's training: version, data fingerprint, rows, validation scores"""
 
-    def logits_of(self, encoded: Sequence[Encoded], asked: Sequence[int]) -> list[np.ndarray]:
-        """For each task number of `asked` the logits of all texts, (R, C), in the order of the texts."""
+    def logits_of(self, pieces: Sequence[Pieces], asked: Sequence[int], ranges: Ranges = NO_RANGES) -> Sequence[Any]:
+        """For each task number of `asked` the logits of all sequences, in their order: (S, C).
+
+        Of a task that reads tokens a list of (P, C), one for each of the `ranges` of a sequence.
+        """
         raise NotImplementedError
 
     def predict(self, inputs: Text | Sequence[Text], tasks: Sequence[str] | None = None) -> Any:
-        """Answer every task (or those named) for a text, a pair of texts as a tuple, or a list of either.
+        """Answer every task (or those named) for a text, a pair of texts as a tuple, a row, or a list of these.
 
-        One text in, one dictionary out; a list in, a list of the same length and order out. A text is asked the tasks
-        on single texts, a pair the tasks on pairs.
+        One input in, one dictionary out; a list in, a list of the same length and order out. A text is asked the tasks
+        on single texts, a pair the tasks on pairs. A row is a mapping with columns as in the training data, such as
+        {"question": ..., "context": ...}; it is asked the tasks whose columns it has.
         """
-        if isinstance(inputs, (str, tuple)):
+        if isinstance(inputs, (str, tuple, Mapping)):
             return self.label([inputs], tasks)[0].tasks
         return [labelled.tasks for labelled in self.label(inputs, tasks)]
 
     def label(self, texts: Sequence[Text], tasks: Sequence[str] | None = None) -> list[Labelled]:
-        """The texts with their answers, in order. A text that comes twice is computed once."""
-        parts = [_parts(text, i) for i, text in enumerate(texts)]
+        """The inputs with their answers, in order. A text that comes twice is computed once."""
         self.numbers(tasks)  # so that a wrong name is said even where there is no text
-        different = list(dict.fromkeys(parts))
-        applicable = {size: self.applicable(size, tasks) for size in {len(part) for part in different}}
-        encoded = self.tokenizer.encode(different)
-        answers: list[dict[str, Prediction]] = [{} for _ in different]
-        for size, asked in applicable.items():
-            rows = [row for row, part in enumerate(different) if len(part) == size]
-            logits = self.logits_of([encoded[row] for row in rows], asked)
-            for number, values in zip(asked, logits, strict=True):
-                task = self.tasks[number]
-                for row, prediction in zip(rows, self.kinds[number].decode(task, values), strict=True):
-                    answers[row][task.name] = prediction
-        row_of = {part: row for row, part in enumerate(different)}
-        found = [row_of[part] for part in parts]
+        forms = [Form.of(text, place) for place, text in enumerate(texts)]
+        first: dict[Any, int] = {}
+        same = [
+            first.setdefault(id(text) if isinstance(text, Mapping) else _hashable(text), place)
+            for place, text in enumerate(texts)
+        ]
+        by_form: dict[Form, list[int]] = {}
+        for place in first.values():
+            by_form.setdefault(forms[place], []).append(place)
+        applicable = {form: self.fitting(form, tasks) for form in by_form}
+        found: dict[int, Labelled] = {}
+        for form, places in by_form.items():
+            asked = [(number, self.tasks[number], self.kinds[number]) for number in applicable[form]]
+            inquiry = Inquiry([texts[place] for place in places], asked, self.tokenizer, places)
+            rows = zip(places, inquiry.answers(self.logits_of), inquiry.truncated, strict=True)
+            found |= {place: Labelled(texts[place], answers, cut) for place, answers, cut in rows}
         # A dictionary for each text: who changes one must not change another.
         return [
-            Labelled(text, dict(answers[row]), encoded[row].truncated) for text, row in zip(texts, found, strict=True)
+            Labelled(text, dict(found[place].tasks), found[place].truncated)
+            for text, place in zip(texts, same, strict=True)
         ]
 
     def with_versions(self, labelled: Sequence[Labelled]) -> list[Labelled]:
@@ -79,14 +87,18 @@ class Asking:
 
     def applicable(self, num_texts: int, names: Sequence[str] | None) -> list[int]:
         """The numbers of the tasks to ask of a text (1) or a pair (2)."""
+        return self.fitting(Form(num_texts), names)
+
+    def fitting(self, form: Form, names: Sequence[str] | None) -> list[int]:
+        """The numbers of the tasks to ask of inputs of a form; an error if one that is named cannot be."""
         chosen = self.numbers(names)
-        fitting = [number for number in chosen if len(self.tasks[number].text) == num_texts]
+        fitting = [number for number in chosen if form.fits(self.tasks[number], self.kinds[number])]
         if not fitting or (names is not None and len(fitting) < len(chosen)):
+            left = [number for number in chosen if number not in fitting]
             needs = ", ".join(
-                f"{self.tasks[n].name} ({' and '.join(self.tasks[n].text)})" for n in chosen if n not in fitting
+                f"{self.tasks[n].name} ({' and '.join(self.kinds[n].inputs(self.tasks[n]))})" for n in left
             )
-            given = "a single text" if num_texts == 1 else f"{num_texts} texts together"
-            raise ConfigError(f"{given} cannot answer: {needs}. Give these tasks as many texts as they have columns.")
+            raise ConfigError(f"{form} cannot answer: {needs}. Give these tasks what they read.")
         return fitting
 
     def numbers(self, names: Sequence[str] | None) -> list[int]:
@@ -100,9 +112,5 @@ class Asking:
         return list(dict.fromkeys(known[name] for name in names))
 
 
-def _parts(text: Any, place: int) -> tuple[str, ...]:
-    """The strings of a text or of a pair."""
-    parts = (text,) if isinstance(text, str) else tuple(text) if isinstance(text, (tuple, list)) else ()
-    if not parts or not all(isinstance(part, str) for part in parts):
-        raise DataError(f"Text {place + 1} is {text!r:.80}. Give a string, or two strings in a tuple for a pair.")
-    return parts
+def _hashable(text: Any) -> Any:
+    return tuple(text) if isinstance(text, list) else text

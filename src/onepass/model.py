@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +12,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from onepass.asking import Asking
+from onepass.asking import NO_RANGES, Asking
 from onepass.data.examples import Examples
 from onepass.data.stream import sorted_batches
 from onepass.encoder.batch import Batch
-from onepass.encoder.tokenizer import Encoded, Tokenizer
-from onepass.heads import Kind, make_kind
-from onepass.methods import Method, States
+from onepass.encoder.tokenizer import Tokenizer
+from onepass.errors import ConfigError
+from onepass.heads import KINDS, Kind, make_kind
+from onepass.inquiry import Pieces, Ranges
+from onepass.methods import METHODS, Method, States
 from onepass.methods.asked import Asked, linear_by_task
 from onepass.methods.stacked import TaskModules
-from onepass.tasks import MethodChoice, Task
+from onepass.tasks import MethodChoice, Task, TaskFile
+from onepass.where import PLAIN, Where
 
 Forward = Callable[[Batch, Tensor], States]
 SERVING_TOKENS = 4096  # tokens a batch of a prediction; more brings no speed on two cores
@@ -42,8 +45,30 @@ class Answers:
 
     kind: Kind
     tasks: list[int]
-    asks: np.ndarray  # (R,) ask numbers b * K + k, task by task
-    logits: Tensor  # (R, C)
+    asks: np.ndarray  # (A,) ask numbers b * K + k, task by task
+    logits: Tensor  # (P, C) of all points, ask by ask; one for each ask, unless the kind is ragged
+    counts: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    """(A,) how many points each ask has; by default one"""
+
+    def __post_init__(self) -> None:
+        if not len(self.counts):
+            self.counts = np.ones(len(self.asks), np.int64)
+
+    def by_row(self, where: Where) -> tuple[np.ndarray, Tensor]:
+        """The rows that asked, and their logits as the kind's loss and entropy want them: (R, C) or (R, P, C)."""
+        row_of_point = np.repeat(where.row_of(self.asks), self.counts)
+        rows, first, sizes = np.unique(row_of_point, return_index=True, return_counts=True)
+        order = np.argsort(first)  # rows in the order of the asks
+        rows, sizes = rows[order], sizes[order]
+        if not self.kind.ragged and sizes.max(initial=1) == 1:
+            return rows, self.logits
+        places = np.repeat(np.arange(len(rows)), sizes)
+        columns = np.arange(len(row_of_point)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        nothing = float("-inf") if self.kind.ragged else float("nan")
+        padded = self.logits.new_full((len(rows), int(sizes.max()), self.logits.shape[-1]), nothing)
+        index = tuple(torch.from_numpy(part).to(padded.device, non_blocking=True) for part in (places, columns))
+        padded = padded.index_put(index, self.logits)
+        return rows, padded if self.kind.ragged else self.kind.pool(padded)
 
 
 class Model(nn.Module, Asking):
@@ -79,6 +104,8 @@ class Model(nn.Module, Asking):
 
     def add(self, task: Task, examples: Examples | None = None) -> None:
         """Make room for a task whose labels are known; its weights are new and untrained."""
+        if fault := cannot_serve(type(self.method), self.choice.name, make_kind(task), task):
+            raise ConfigError(fault)
         self.method.add_task(self.tokenizer, examples)
         self._name_last(task)
         for part in (self.method.tasks[-1], self.heads[-1]):
@@ -95,7 +122,9 @@ class Model(nn.Module, Asking):
 
     def _name_last(self, task: Task) -> None:
         kind = make_kind(task)
-        self.heads.append(Head(self.method.encoder.width, kind.outputs(task)))
+        if kind.reads_tokens:
+            self.method.let_read_tokens(len(self.method.tasks) - 1)
+        self.heads.append(Head(self.method.encoder.width * kind.states(task), kind.outputs(task)))
         self.kinds.append(kind)
         self.tasks.append(task)
         self.records.append({})
@@ -146,7 +175,9 @@ class Model(nn.Module, Asking):
 
     # --- one pass -----------------------------------------------------------------------------------------------
 
-    def forward(self, batch: Batch, asked: Tensor, method: Forward | None = None) -> list[Answers]:
+    def forward(
+        self, batch: Batch, asked: Tensor, method: Forward | None = None, where: Where = PLAIN
+    ) -> list[Answers]:
         """Answer the tasks `asked` (B, K) of each text, in one pass where the method can."""
         states = (method or self.method)(batch, asked)
         asks = Asked(asked, states.vectors.device)
@@ -157,6 +188,10 @@ class Model(nn.Module, Asking):
         for group in np.unique(alike):
             places = np.flatnonzero(alike == group)
             tasks, counts = asks.tasks[places], asks.counts[places]
+            kind, numbers = self.kinds[tasks[0]], asks.order[of_ask == group]
+            if kind.reads_tokens:
+                answers.append(self._answer_points(kind, tasks, counts, numbers, states, batch, where))
+                continue
             chosen = vectors if len(places) == len(asks.tasks) else vectors[_on(places, vectors)]
             weight, bias = (self.heads.stacked(name, tasks) for name in ("weight", "bias"))
             logits = linear_by_task(chosen, weight, bias)  # (Ug, M, C)
@@ -164,71 +199,150 @@ class Model(nn.Module, Asking):
             flat = logits.flatten(0, 1)
             if not real.all():
                 flat = flat[_on(np.flatnonzero(real), flat)]
-            answers.append(Answers(self.kinds[tasks[0]], tasks.tolist(), asks.order[of_ask == group], flat))
+            answers.append(Answers(kind, tasks.tolist(), numbers, flat))
         return answers
+
+    def _answer_points(
+        self,
+        kind: Kind,
+        tasks: np.ndarray,
+        counts: np.ndarray,
+        asks: np.ndarray,
+        states: States,
+        batch: Batch,
+        where: Where,
+    ) -> Answers:
+        """The logits of tasks that read tokens; `counts` says how many of the `asks`, task by task, are each's."""
+        features, sizes = self._points(kind, states, asks, batch, where)
+        per_task = [int(own.sum()) for own in np.split(sizes, np.cumsum(counts)[:-1])]
+        parts = zip(tasks.tolist(), self.dropout(features).split(per_task), strict=True)
+        logits = torch.cat([self.heads[task](part) for task, part in parts])
+        return Answers(kind, tasks.tolist(), asks, logits, sizes)
+
+    def _points(
+        self, kind: Kind, states: States, asks: np.ndarray, batch: Batch, where: Where
+    ) -> tuple[Tensor, np.ndarray]:
+        """What the head reads for each point of these asks (P, n * H), ask by ask, and how many points each has."""
+        assert states.tokens is not None
+        lengths = np.asarray(batch.layout.lengths)[asks // states.vectors.shape[1]].tolist()
+        given = [None if where.ranges is None else where.ranges[ask] for ask in asks]
+        ranges = [kind.all_ranges(length) if own is None else own for own, length in zip(given, lengths, strict=True)]
+        counts = np.array([len(found) for found in ranges], np.int64)
+        flat = np.concatenate(ranges).astype(np.int64).reshape(-1, 2)
+        sizes = flat[:, 1] - flat[:, 0]
+        of_token = np.repeat(np.arange(len(flat)), sizes)
+        places = np.arange(len(of_token)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + np.repeat(flat[:, 0], sizes)
+        found = states.tokens.take(np.repeat(np.repeat(asks, counts), sizes), places)
+        if len(found) != len(flat):  # the mean of each range
+            index = torch.from_numpy(of_token).to(found.device, non_blocking=True)
+            shares = torch.from_numpy(1.0 / np.repeat(sizes, sizes)).to(found.device, found.dtype, non_blocking=True)
+            found = found.new_zeros(len(flat), found.shape[-1]).index_add(0, index, found * shares.unsqueeze(1))
+        if kind.ragged:
+            return found, counts
+        own = torch.from_numpy(asks).to(found.device, non_blocking=True)
+        beside = found.reshape(len(asks), -1)  # (A, m * H)
+        return torch.cat([states.vectors.flatten(0, 1)[own].to(beside.dtype), beside], 1), np.ones_like(counts)
 
     def _alike(self) -> np.ndarray:
         """(N,) a number for each task: heads of one number are computed, and their losses taken, together."""
 
         def find() -> np.ndarray:
-            keys = [(kind.loss_key(), head.out_features) for kind, head in zip(self.kinds, self.heads, strict=True)]
+            both = zip(self.kinds, self.heads, strict=True)
+            keys = [(kind.loss_key(), head.in_features, head.out_features) for kind, head in both]
             numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
             return np.array([numbers[key] for key in keys])
 
         return self.heads.remember("alike", find)
 
-    def losses(self, batch: Batch, asked: Tensor, targets: Sequence[Any], method: Forward | None = None) -> Tensor:
-        """The loss of every ask, (B * K,); `targets` holds one target an ask, as the kind scaled them."""
-        return self.losses_of(self(batch, asked, method), targets)
+    def losses(
+        self,
+        batch: Batch,
+        asked: Tensor,
+        targets: Sequence[Any],
+        method: Forward | None = None,
+        where: Where = PLAIN,
+    ) -> Tensor:
+        """The loss of every row, (R,), by default of every ask; `targets` holds one a row, as its kind scaled it."""
+        return self.losses_of(self(batch, asked, method, where), targets, where=where)
 
     def losses_of(
-        self, answers: Sequence[Answers], targets: Sequence[Any], scale: Callable[[int], float] | None = None
+        self,
+        answers: Sequence[Answers],
+        targets: Sequence[Any],
+        scale: Callable[[int], float] | None = None,
+        where: Where = PLAIN,
     ) -> Tensor:
-        """The losses of answers, in the order of their asks; `targets` is indexed by ask.
+        """The losses of answers, in the order of their rows, by default of their asks; `targets` is indexed by row.
 
         `scale` is the factor of the losses of tasks with so many outputs; without it the method's own.
         """
         scale = scale or self.method.loss_scale
         losses, order = [], []
         for group in answers:
-            target = torch.as_tensor(np.stack([targets[ask] for ask in group.asks]))
-            loss = group.kind.loss(group.logits, target.to(group.logits.device, non_blocking=True))
+            rows, logits = group.by_row(where)
+            target = torch.as_tensor(stacked([targets[row] for row in rows], group.kind))
+            loss = group.kind.loss(logits, target.to(logits.device, non_blocking=True))
             losses.append(loss * scale(group.logits.shape[-1]))
-            order.append(group.asks)
+            order.append(rows)
         back = torch.from_numpy(np.argsort(np.concatenate(order)))
         joined = torch.cat(losses)
         return joined[back.to(joined.device, non_blocking=True)]
 
     @torch.inference_mode()
     def logits(self, batch: Batch, tasks: Sequence[int]) -> list[np.ndarray]:
-        """For each of `tasks` the (B, C) logits of all texts, from one pass."""
+        """For each of `tasks` the (B, C) logits of all texts, from one pass; (T, C) if it reads every token."""
+        return [np.concatenate(own) if isinstance(own, list) else own for own in self._logits(batch, tasks, PLAIN)]
+
+    def _logits(self, batch: Batch, tasks: Sequence[int], where: Where) -> list[Any]:
+        """For each of `tasks` the (B, C) logits of all texts, or of tasks that read tokens a list of (P, C)."""
         self.pack()
         asked = torch.tensor(list(dict.fromkeys(tasks))).expand(len(batch), -1)
-        found: dict[int, np.ndarray] = {}
-        for group in self(batch.to(self.device), asked):
+        found: dict[int, Any] = {}
+        for group in self(batch.to(self.device), asked, None, where):
             values = group.logits.float().cpu().numpy()
+            own = values
+            if group.kind.reads_tokens and group.kind.ragged:
+                own = np.split(values, np.cumsum(group.counts)[:-1])
             for i, task in enumerate(group.tasks):
-                found[task] = values[i * len(batch) : (i + 1) * len(batch)]
+                found[task] = own[i * len(batch) : (i + 1) * len(batch)]
         return [found[task] for task in tasks]
+
+    @torch.inference_mode()
+    def row_logits(
+        self, batch: Batch, asked: Tensor, where: Where, method: Forward | None = None
+    ) -> dict[int, np.ndarray]:
+        """By row its logits: (C,), or (P, C) if its task's kind is ragged."""
+        found: dict[int, np.ndarray] = {}
+        for group in self(batch.to(self.device), asked, method, where):
+            rows = np.repeat(where.row_of(group.asks), group.counts)
+            starts = np.flatnonzero(np.diff(rows, prepend=-1))
+            values = np.split(group.logits.float().cpu().numpy(), starts[1:])
+            for row, own in zip(rows[starts].tolist(), values, strict=True):
+                found[row] = own if group.kind.ragged else group.kind.pool_row(own)
+        return found
 
     # --- asking -------------------------------------------------------------------------------------------------
 
-    def logits_of(self, encoded: Sequence[Encoded], asked: Sequence[int]) -> list[np.ndarray]:
+    @torch.inference_mode()
+    def logits_of(self, pieces: Sequence[Pieces], asked: Sequence[int], ranges: Ranges = NO_RANGES) -> list[Any]:
         if was_training := self.training:
             self.eval()
-        lengths = [[len(one) for one in encoded]]
-        order = [(0, row) for row in range(len(encoded))]
+        lengths = [[len(one) for one in pieces]]
+        order = [(0, row) for row in range(len(pieces))]
         most = max(1, SERVING_ASKS // len(asked))
         rows, parts = [], []
         for places in sorted_batches(order, lengths, max_rows=most, max_tokens=SERVING_TOKENS):
             chosen = [row for _, row in places]
-            batch = Batch.of([(encoded[row].ids, encoded[row].types) for row in chosen])
+            batch = Batch.of([(pieces[row].ids, pieces[row].types) for row in chosen])
+            where = PLAIN
+            if ranges:
+                where = Where([ranges[task][row] if task in ranges else None for row in chosen for task in asked])
             rows += chosen
-            parts.append(self.logits(batch, asked))
+            parts.append(self._logits(batch, asked, where))
         if was_training:
             self.train()
         back = np.argsort(rows)
-        return [np.concatenate(values)[back] for values in zip(*parts, strict=True)]
+        return [_joined(values, back) for values in zip(*parts, strict=True)]
 
     # --- keeping ------------------------------------------------------------------------------------------------
 
@@ -256,6 +370,44 @@ class Model(nn.Module, Asking):
         return upload_model(self, repository, private=private)
 
 
+def _joined(parts: Sequence[Any], order: np.ndarray) -> Any:
+    """Arrays of some texts each, or lists, as one in the order of the texts."""
+    if isinstance(parts[0], list):
+        every = [one for part in parts for one in part]
+        return [every[place] for place in order]
+    return np.concatenate(parts)[order]
+
+
 def _on(places: np.ndarray, like: Tensor) -> Tensor:
     """Numbers as a tensor where another one is."""
     return torch.from_numpy(places).to(like.device, non_blocking=True)
+
+
+def stacked(targets: Sequence[Any], kind: Kind) -> np.ndarray:
+    """Targets of rows as one array; of ragged kinds (R, P, ...), filled up where a row has fewer points."""
+    if not kind.ragged:
+        return np.stack(targets)
+    found = np.full((len(targets), max(map(len, targets)), *targets[0].shape[1:]), kind.filler, targets[0].dtype)
+    for row, target in enumerate(targets):
+        found[row, : len(target)] = target
+    return found
+
+
+def cannot_serve(method: type[Method], name: str, kind: Kind | type[Kind], task: Task) -> str:
+    """Why a method cannot serve a task, if so."""
+    if method.gives_tokens or not kind.reads_tokens:
+        return ""
+    return (
+        f"Task {task.name!r}: method {name!r} gives one vector a text and cannot serve {task.kind!r}, which reads "
+        "tokens. Use method 'readers', or leave the task out."
+    )
+
+
+def check_served(file: TaskFile) -> list[str]:
+    """Faults of a task file whose method cannot serve all of its tasks."""
+    if file.method.name not in METHODS:
+        return []
+    method = METHODS[file.method.name]
+    tasks = [task for task in file.tasks.values() if task.kind in KINDS]
+    faults = [cannot_serve(method, file.method.name, KINDS[task.kind], task) for task in tasks]
+    return [fault for fault in faults if fault]

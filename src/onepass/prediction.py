@@ -1,9 +1,25 @@
 """One task's answer about one text, and a text with the answers of all tasks."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-Text = str | tuple[str, str]
+Text = str | tuple[str, str] | Mapping[str, Any]
+"""A text, a pair of texts, or a row: a mapping with the columns that tasks read"""
+
+
+@dataclass(frozen=True)
+class Span:
+    """A part of a text that an answer is about."""
+
+    label: str | None
+    """What it is; None for the answer to a question"""
+    start: int
+    """Its first character"""
+    end: int
+    """The character after its last one: text[start:end]"""
+    text: str
+    score: float
 
 
 @dataclass(frozen=True)
@@ -15,7 +31,8 @@ class Prediction:
     """
 
     label: Any
-    """The answer: a label, a list of labels for multilabel, a number for regression; None where it is withheld"""
+    """The answer: a label; a list of labels for multilabel; a number for regression; the best candidate for choice;
+    a list of [text, label] for tagging; a part of the text for extraction. None: there is none, or it is withheld"""
     score: float | None = None
     """How probable the answer is; None where the kind has no probability"""
     scores: dict[str, float] = field(default_factory=dict, repr=False)
@@ -29,6 +46,9 @@ class Prediction:
     data: str | None = field(default=None, repr=False)
     """The fingerprint of the rows the task learned from, where it was asked for"""
 
+    spans: tuple[Span, ...] | None = field(default=None, repr=False)
+    """Where the answer stands in the text, for kinds that answer with parts of it"""
+
     @property
     def abstained(self) -> bool:
         """Whether the answer is withheld."""
@@ -41,7 +61,7 @@ class Prediction:
             found |= {"threshold": self.threshold, "abstained": self.abstained, "reason": self.reason}
         if self.version is not None:
             found |= {"version": self.version, "data": self.data}
-        return found
+        return found if self.spans is None else found | {"spans": [asdict(span) for span in self.spans]}
 
 
 @dataclass(frozen=True)
@@ -54,7 +74,7 @@ class Labelled:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "text": self.text,
+            "text": dict(self.text) if isinstance(self.text, Mapping) else self.text,
             "tasks": {name: prediction.to_dict() for name, prediction in self.tasks.items()},
             "truncated": self.truncated,
         }

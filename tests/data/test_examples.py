@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onepass.data.examples import Examples, find_labels, read_examples, split, text_hash
+from onepass.data.items import Item, Windows
 from onepass.errors import ConfigError, DataError
 from onepass.tasks import Task
 
@@ -48,9 +49,15 @@ class OneLabel:
     def blank(self, task: Task, row: dict[str, Any]) -> bool:
         return row[task.label] is None
 
-    def texts(self, task: Task, row: dict[str, Any]) -> tuple[str, ...] | None:
+    points = "vector"
+    windows = Windows()
+
+    def item(self, task: Task, row: dict[str, Any]) -> Item | None:
         texts = tuple(row[column] for column in task.text)
-        return None if None in texts else texts
+        return None if None in texts else Item([texts])
+
+    def said(self, task: Task, row: dict[str, Any], target: Any) -> str:
+        return str(target)
 
     def target(self, row: dict[str, Any], task: Task, labels: Sequence[str]) -> Any:
         if row[task.label] not in labels:

@@ -60,8 +60,9 @@ def test_zero_and_false_are_labels():
 
 def test_the_texts_of_a_row_are_none_where_one_is_blank():
     pair = Task(name="same", text=("first", "second"), label="same")
-    assert KIND.texts(pair, {"first": "a", "second": 5}) == ("a", "5")
-    assert KIND.texts(pair, {"first": "a", "second": None}) is None
+    item = KIND.item(pair, {"first": "a", "second": 5})
+    assert item is not None and item.sequences == [("a", "5")]
+    assert KIND.item(pair, {"first": "a", "second": None}) is None
     assert KIND.columns(pair) == ["first", "second", "same"]
 
 

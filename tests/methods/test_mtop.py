@@ -82,7 +82,7 @@ def test_a_tasks_state_is_the_mean_of_its_own_prompts(make_model: MakeModel, tex
     method, batch = model.method, packed(model, texts[:1])
     own = torch.stack([task.prompts for task in method.tasks]).flatten(0, 1)
     with torch.no_grad():
-        states = method.encode(own.unsqueeze(0), batch)[0]  # (N * P, H)
+        states = method.encode(own.unsqueeze(0), batch, tokens=False)[0][0]  # (N * P, H)
         pooled = method.tasks[2].pooler(states[4:6].mean(0))
         got = method(batch, torch.tensor([[2]])).vectors[0, 0]
     torch.testing.assert_close(got, pooled)

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from onepass.encoder.batch import Batch
 from onepass.errors import ConfigError
 from onepass.model import Model
 from onepass.training.sets import TaskSet
+from onepass.where import pack
 
 
 def affinity(
@@ -78,9 +78,10 @@ def left_out(together: Mapping[str, float], without: Mapping[str, Mapping[str, f
 
 def _loss(model: Model, sets: Sequence[TaskSet], task: int, rows: Sequence[int]) -> torch.Tensor:
     item = sets[task]
-    batch = Batch.of([item.train.sequence(row) for row in rows]).to(model.device)
-    targets = model.kinds[task].scale_targets(item.task, item.train.targets[list(rows)])
-    return model.losses(batch, torch.full((len(rows), 1), task), list(targets)).mean()
+    batch, asked, where = pack([(task, item.train, row) for row in rows])
+    chosen = item.train.take(np.asarray(rows))
+    targets = model.kinds[task].scale_targets(item.task, chosen.targets, chosen.readings)
+    return model.losses(batch.to(model.device), asked, list(targets), None, where).mean()
 
 
 class _moved:

@@ -56,7 +56,7 @@ def first_inputs(model: Model, task: int, examples: Examples, most: int = MOST_T
     try:
         for row in rows:
             found.clear()
-            model(Batch.of([examples.sequence(int(row))]).to(model.device), torch.tensor([[task]]))
+            model(Batch.of([examples.sequence(int(examples.parts[row]))]).to(model.device), torch.tensor([[task]]))
             means.append(found[0].float().cpu())
     finally:
         model.train(was_training)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
+from json import loads
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from onepass.asking import Asking
     from onepass.filejob import FileJob, Progress, Questions
     from onepass.filejob.records import Source
-    from onepass.prediction import Labelled, Text
+    from onepass.prediction import Labelled, Prediction, Text
 
 ROWS = 1024  # texts read ahead, sorted by length and labelled together
 
@@ -33,6 +34,9 @@ def predict(
     ] = None,
     pair: Annotated[
         bool, typer.Option("--pair", help="Texts come in twos (on stdin: with a tab between them).")
+    ] = False,
+    rows: Annotated[
+        bool, typer.Option("--rows", help="Texts are rows: JSON objects with the columns that the tasks read.")
     ] = False,
     input: Annotated[
         Path | None, typer.Option("--input", "-i", help="A data file whose rows to label.", metavar="FILE")
@@ -78,7 +82,7 @@ def predict(
 
     A file of any size is labelled piece by piece. A command that was stopped or killed goes on when it is run again.
     """
-    _check_usage(texts, input, output, text, pair, json)
+    _check_usage(texts, input, output, text, pair, rows, json)
     if (rejects or spreadsheet_safe) and not output:
         raise ConfigError("--rejects and --spreadsheet-safe are for a data file: they need --input and --output.")
     if versions and (output or not json):
@@ -92,9 +96,9 @@ def predict(
     model = load_fastest(folder)
     names = None if tasks is None else [name.strip() for name in tasks.split(",") if name.strip()]
     if input is None:
-        for labelled in _answers(model, _given(texts or [], pair), names):
-            shown = model.with_versions([labelled])[0] if versions else labelled
-            write_json(shown.to_dict()) if json else typer.echo(block(labelled))
+        for labelled in _answers(model, _given(texts or [], pair, rows), names):
+            with_them = model.with_versions([labelled])[0] if versions else labelled
+            write_json(with_them.to_dict()) if json else typer.echo(block(labelled))
         return
     from onepass.filejob import FileJob, Questions, open_source
 
@@ -124,6 +128,7 @@ def _check_usage(
     output: Path | None,
     text: Sequence[str] | None,
     pair: bool,
+    rows: bool,
     json: bool,
 ) -> None:
     if texts and input:
@@ -136,6 +141,8 @@ def _check_usage(
         raise ConfigError("--text names a column of a data file: it needs --input FILE.")
     if input and not output and not json:
         raise ConfigError("--input needs --output FILE, or --json for stdout.")
+    if rows and (input or pair):
+        raise ConfigError("--rows is for rows on the command line; it goes with neither --input nor --pair.")
     if input and pair:
         raise ConfigError(
             "--pair is for texts on the command line; the columns of a file are named with --text A --text B."
@@ -144,8 +151,11 @@ def _check_usage(
         raise ConfigError(f"--text is given {len(text)} times. Possible: one column, or two for a pair.")
 
 
-def _given(texts: Sequence[str], pair: bool) -> Iterator[Text]:
-    """The texts of the command line or of stdin, one by one or in twos."""
+def _given(texts: Sequence[str], pair: bool, rows: bool) -> Iterator[Text]:
+    """The texts of the command line or of stdin, one by one or in twos, or rows."""
+    if rows:
+        yield from map(_row, _stdin_lines() if list(texts) == ["-"] else texts)
+        return
     if list(texts) == ["-"]:
         for number, line in enumerate(_stdin_lines(), 1):
             parts = line.split("\t")
@@ -161,6 +171,17 @@ def _given(texts: Sequence[str], pair: bool) -> Iterator[Text]:
         yield from zip(texts[::2], texts[1::2], strict=True)
     else:
         yield from texts
+
+
+def _row(text: str) -> dict[str, Any]:
+    """A row that is written as a JSON object."""
+    try:
+        row = loads(text)
+    except ValueError as error:
+        raise DataError(f"{text[:80]!r} is not valid JSON ({error}). A row is an object of columns.") from None
+    if not isinstance(row, dict):
+        raise DataError(f'{text[:80]!r} is no row. A row is a JSON object of columns: {{"question": "...", ...}}.')
+    return row
 
 
 def _stdin_lines() -> Iterator[str]:
@@ -185,14 +206,22 @@ def _answers(model: Asking, texts: Iterable[Text], names: Sequence[str] | None) 
 
 def block(labelled: Labelled) -> str:
     """A text and its answers, for reading."""
-    text = labelled.text if isinstance(labelled.text, str) else " | ".join(labelled.text)
+    given = labelled.text.values() if isinstance(labelled.text, Mapping) else labelled.text
+    text = given if isinstance(given, str) else " | ".join(map(str, given))
     lines = [text + ("   (cut: too long)" if labelled.truncated else "")]
     wide = max(map(len, labelled.tasks))
     for name, answer in labelled.tasks.items():
-        label = f"{answer.label:.4g}" if isinstance(answer.label, float) else str(answer.label)
+        label = f"{answer.label:.4g}" if isinstance(answer.label, float) else shown(answer)
         score = "" if answer.score is None else f"  {answer.score:.0%}"
         lines.append(f"  {name:<{wide}}  " + (f"withheld: {answer.reason}" if answer.abstained else f"{label}{score}"))
     return "\n".join(lines)
+
+
+def shown(answer: Prediction) -> str:
+    """An answer in words."""
+    if answer.spans is None or isinstance(answer.label, str):
+        return str(answer.label)
+    return ", ".join(f"{span.text} ({span.label})" for span in answer.spans) or "-"
 
 
 def _model_id(folder: str) -> str:

@@ -104,7 +104,7 @@ class _Split:
         self.name = name
         self.path = path
         self.kind = kind
-        self.max_characters = max_characters
+        self.max_characters = max_characters * kind.windows.most
         self.complete = True  # False: a fault kept the file from being read to its end
         self.without_label = 0
         self.blank = _Rows()
@@ -123,8 +123,8 @@ class _Split:
             if kind.blank(task, row):
                 self.without_label += 1
                 return
-            texts = kind.texts(task, row)
-            if texts is None or not any(text.strip() for text in texts):
+            item = kind.item(task, row)
+            if item is None or item.blank:
                 self.blank.add(number)
                 return
             # Which labels are possible is known when all files are read; until then a row's own are.
@@ -133,14 +133,14 @@ class _Split:
         except ValueError as error:
             self.broken.add(number, str(error))
             return
-        answer = ", ".join(map(repr, named)) or str(target)
+        answer = kind.said(task, row, target)
         self.answer = self.answer or answer
         for label in named:
             if label in self.labels or len(self.labels) < MAX_LABELS:
                 self.labels.setdefault(label, _Rows()).add(number)
-        if any(len(text) > self.max_characters for text in texts):
+        if any(len(text) > self.max_characters for text in item.texts):
             self.long.add(number)
-        self._hashes.append(text_hash(texts))
+        self._hashes.append(text_hash(item.texts))
         self._answers.append(hash(answer) % 2**64)
         self._rows.append(number)
 

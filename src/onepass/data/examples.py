@@ -14,7 +14,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from onepass.data.encoding import Encodes, tokenise
 from onepass.data.files import Chunk, RowFaults, read_chunks
+from onepass.data.items import Item, Points, Reading, Tokens, Windows
 from onepass.errors import ConfigError, DataError, listed
 from onepass.tasks import Task
 
@@ -38,46 +40,58 @@ class Reader(Protocol):
         Like `labels_in`, it may be given a row without the text columns.
         """
 
-    def texts(self, task: Task, row: Row) -> tuple[str, ...] | None:
-        """One or two texts, or None when there is nothing to read. ValueError: a cell that is no text."""
+    def item(self, task: Task, row: Row) -> Item | None:
+        """What the task reads, or None when there is nothing to read. ValueError: cells that do not go together."""
 
     def target(self, row: Row, task: Task, labels: Sequence[str]) -> Any:
-        """The label's index (int), a 0/1 array over labels, or a float. ValueError: a label that is not possible."""
+        """The label's index (int), a 0/1 array over labels, a float, or what else the kind can score.
+
+        ValueError: a label that is not possible.
+        """
 
     def labels_in(self, task: Task, row: Row) -> Iterable[str]:
         """The labels that this row names; none for kinds without labels."""
 
-
-class Encoded(Protocol):
-    """One tokenised text or pair."""
+    def said(self, task: Task, row: Row, target: Any) -> str:
+        """What the row says, in a form that is equal for equal answers."""
 
     @property
-    def ids(self) -> Sequence[int]: ...
+    def points(self) -> Points:
+        """What the head reads of a row."""
+
     @property
-    def types(self) -> Sequence[int]: ...
-    @property
-    def truncated(self) -> bool: ...
+    def windows(self) -> Windows:
+        """How texts are read that are longer than the tokenizer's limit."""
 
 
-class Encodes(Protocol):
-    """What is needed of a tokenizer."""
+@dataclass(frozen=True)
+class Ragged:
+    """A target whose size differs from row to row."""
 
-    def encode(self, texts: Sequence[tuple[str, ...]], /) -> Sequence[Encoded]: ...
+    value: Any
 
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Tokenised rows with their targets. N rows, T tokens in all."""
+    """Tokenised rows with their targets. N rows, S sequences, T tokens in all."""
 
     ids: NDArray[np.int32]  # (T,)
-    offsets: NDArray[np.int64]  # (N + 1,) where each row's tokens begin in ids
-    firsts: NDArray[np.int32]  # (N,) tokens of type 0; the rest of a row is of type 1
-    targets: NDArray[Any]  # (N,) or (N, labels): what the kind's `target` returned
+    offsets: NDArray[np.int64]  # (S + 1,) where each sequence's tokens begin in ids
+    firsts: NDArray[np.int32]  # (S,) tokens of type 0; the rest of a sequence is of type 1
+    targets: NDArray[Any]  # (N,), (N, labels) or (N,) of objects: what the kind's `target` returned
     rows: NDArray[np.int64]  # (N,) data rows of the file, from 1
     hashes: NDArray[np.uint64]  # (N,) text_hash of each row
     cut: NDArray[np.bool_]  # (N,) longer than the tokenizer's limit
     blank_rows: list[int] = field(default_factory=list)
     """Rows of the file that have a label but no text; they are not among the examples."""
+    parts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    """(N + 1,) where each row's sequences begin; by default every row has one"""
+    readings: list[Reading] | None = None
+    """Where the heads look, for kinds that read more of a row than its vector"""
+
+    def __post_init__(self) -> None:
+        if not len(self.parts):
+            object.__setattr__(self, "parts", np.arange(len(self.rows) + 1))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -85,7 +99,7 @@ class Examples:
     @property
     def lengths(self) -> NDArray[np.int64]:
         """Tokens of each row."""
-        return np.diff(self.offsets)
+        return np.diff(self.offsets[self.parts])
 
     @property
     def truncated(self) -> int:
@@ -94,35 +108,49 @@ class Examples:
 
     def length(self, i: int) -> int:
         """Tokens of row i."""
-        return int(self.offsets[i + 1] - self.offsets[i])
+        return int(self.offsets[self.parts[i + 1]] - self.offsets[self.parts[i]])
 
-    def sequence(self, i: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Token ids and token types of row i; the ids are a view."""
-        ids = self.ids[self.offsets[i] : self.offsets[i + 1]]
+    def sequences(self, i: int) -> list[tuple[NDArray[np.int32], NDArray[np.int32]]]:
+        """Token ids and token types of the sequences of row i; the ids are views."""
+        return [self.sequence(number) for number in range(self.parts[i], self.parts[i + 1])]
+
+    def sequence(self, number: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Token ids and token types of one of the S sequences."""
+        ids = self.ids[self.offsets[number] : self.offsets[number + 1]]
         types = np.ones(len(ids), np.int32)
-        types[: self.firsts[i]] = 0
+        types[: self.firsts[number]] = 0
         return ids, types
 
     def take(self, indices: NDArray[np.int64]) -> "Examples":
         """These rows in this order, copied; blank_rows stay behind."""
-        lengths = self.lengths[indices]
+        parts, sequences = _taken(self.parts, indices)
+        lengths = np.diff(self.offsets)[sequences]
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-        moves = self.offsets[:-1][indices] - offsets[:-1]
+        moves = self.offsets[:-1][sequences] - offsets[:-1]
         ids = np.empty(offsets[-1], np.int32)
         # Block by block: the places of all tokens at once would need several times the memory of the ids.
-        for start in range(0, len(indices), _BLOCK):
-            stop = min(start + _BLOCK, len(indices))
+        for start in range(0, len(sequences), _BLOCK):
+            stop = min(start + _BLOCK, len(sequences))
             places = np.arange(offsets[start], offsets[stop])
             ids[offsets[start] : offsets[stop]] = self.ids[places + np.repeat(moves[start:stop], lengths[start:stop])]
         return Examples(
             ids=ids,
             offsets=offsets,
-            firsts=self.firsts[indices],
+            firsts=self.firsts[sequences],
+            parts=parts,
             targets=self.targets[indices],
             rows=self.rows[indices],
             hashes=self.hashes[indices],
             cut=self.cut[indices],
+            readings=None if self.readings is None else [self.readings[i] for i in indices],
         )
+
+
+def _taken(parts: NDArray[np.int64], indices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where the sequences of the chosen rows begin, and which they are."""
+    counts = np.diff(parts)[indices]
+    begins = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    return begins, np.arange(begins[-1]) + np.repeat(parts[:-1][indices] - begins[:-1], counts)
 
 
 def text_hash(texts: tuple[str, ...]) -> int:
@@ -161,7 +189,7 @@ def read_examples(task: Task, source: str | Path, kind: Reader, tokenizer: Encod
     faults = RowFaults(source)
     seen = 0
     for chunk in _checked_chunks(source, kind.columns(task), faults):
-        texts: list[tuple[str, ...]] = []
+        items: list[Item] = []
         targets: list[Any] = []
         numbers: list[int] = []
         for number, row in chunk.rows():
@@ -169,20 +197,25 @@ def read_examples(task: Task, source: str | Path, kind: Reader, tokenizer: Encod
             try:
                 if kind.blank(task, row):
                     continue
-                text = kind.texts(task, row)
-                if text is None or not any(part.strip() for part in text):
+                item = kind.item(task, row)
+                if item is None or item.blank:
                     store.blank_rows.append(number)
                     continue
                 target = kind.target(row, task, labels)
             except ValueError as error:
                 _add_fault(faults, chunk, number, task, error)
                 continue
-            texts.append(text)
+            items.append(item)
             targets.append(target)
             numbers.append(number)
         # After a fault the rows are only checked, so that the user does not wait for tokens that nobody will use.
-        if texts and not faults:
-            store.add(texts, tokenizer.encode(texts), targets, numbers)
+        if items and not faults:
+            tokens = tokenise(items, tokenizer, kind.points, kind.windows)
+            for place in [place for place, one in enumerate(tokens) if one.empty][::-1]:
+                store.blank_rows.append(numbers[place])  # what it has of a text makes no token
+                del items[place], targets[place], numbers[place], tokens[place]
+            if items:
+                store.add(items, tokens, targets, numbers)
     if not store.rows:
         blank = f"; {len(store.blank_rows)} labelled rows have a blank text" if store.blank_rows else ""
         raise DataError(
@@ -291,35 +324,56 @@ class _Store:
         self.ids: list[NDArray[np.int32]] = []
         self.lengths: list[NDArray[np.int64]] = []
         self.firsts: list[NDArray[np.int32]] = []
+        self.counts: list[NDArray[np.int64]] = []
         self.targets: list[NDArray[Any]] = []
         self.rows: list[NDArray[np.int64]] = []
         self.hashes: list[NDArray[np.uint64]] = []
         self.cut: list[NDArray[np.bool_]] = []
+        self.readings: list[Reading] = []
         self.blank_rows: list[int] = []
 
     def add(
         self,
-        texts: Sequence[tuple[str, ...]],
-        encoded: Sequence[Encoded],
+        items: Sequence[Item],
+        tokens: Sequence[Tokens],
         targets: Sequence[Any],
         numbers: Sequence[int],
     ) -> None:
-        self.ids.append(np.concatenate([np.asarray(one.ids, np.int32) for one in encoded]))
-        self.lengths.append(np.array([len(one.ids) for one in encoded], np.int64))
-        self.firsts.append(np.array([len(one.ids) - sum(one.types) for one in encoded], np.int32))
-        self.targets.append(np.asarray(targets))
+        sequences = [sequence for one in tokens for sequence in one.sequences]
+        self.ids.append(np.concatenate([np.asarray(ids, np.int32) for ids, _ in sequences]))
+        self.lengths.append(np.array([len(ids) for ids, _ in sequences], np.int64))
+        self.firsts.append(np.array([len(types) - sum(types) for _, types in sequences], np.int32))
+        self.counts.append(np.array([len(one.sequences) for one in tokens], np.int64))
+        self.targets.append(_as_array(targets))
         self.rows.append(np.array(numbers, np.int64))
-        self.hashes.append(np.array([text_hash(text) for text in texts], np.uint64))
-        self.cut.append(np.array([one.truncated for one in encoded], np.bool_))
+        self.hashes.append(np.array([text_hash(item.texts) for item in items], np.uint64))
+        self.cut.append(np.array([one.truncated for one in tokens], np.bool_))
+        self.readings += [one.reading for one in tokens if one.reading is not None]
 
     def examples(self) -> Examples:
         return Examples(
             ids=np.concatenate(self.ids),
-            offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(self.lengths))]),
+            offsets=_begins(self.lengths),
             firsts=np.concatenate(self.firsts),
+            parts=_begins(self.counts),
             targets=np.concatenate(self.targets),
             rows=np.concatenate(self.rows),
             hashes=np.concatenate(self.hashes),
             cut=np.concatenate(self.cut),
             blank_rows=self.blank_rows,
+            readings=self.readings or None,
         )
+
+
+def _begins(counts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(counts))])
+
+
+def _as_array(targets: Sequence[Any]) -> NDArray[Any]:
+    """Targets as one array; those that a kind wrapped in `Ragged` as objects, whatever their sizes."""
+    if not isinstance(targets[0], Ragged):
+        return np.asarray(targets)
+    found = np.empty(len(targets), object)
+    for place, target in enumerate(targets):
+        found[place] = target.value
+    return found

@@ -1,4 +1,4 @@
-"""Reading data files: csv, tsv, jsonl, json, parquet, arrow, feather.
+"""Reading data files: csv, tsv, jsonl, json, parquet, arrow, feather, conll.
 
 Files are read in chunks of rows, so that memory does not grow with them (json is the exception: see text.py). Values of
 csv and tsv are text, and None where a field is empty; the other formats keep their types. Whatever is wrong with a file
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from onepass.data import columnar, text
+from onepass.data import columnar, conll, text
 from onepass.data.rows import Chunk, RowFaults
 from onepass.errors import DataError, listed
 from onepass.tasks import similar
@@ -27,6 +27,7 @@ class Format:
 
 _CSV = Format(text.csv_names, text.csv_chunks)
 _JSONL = Format(text.jsonl_names, text.jsonl_chunks)
+_CONLL = Format(conll.conll_names, conll.conll_chunks)
 _ARROW = Format(columnar.arrow_names, columnar.arrow_chunks)
 
 FORMATS = {
@@ -38,6 +39,8 @@ FORMATS = {
     ".parquet": Format(columnar.parquet_names, columnar.parquet_chunks),
     ".arrow": _ARROW,
     ".feather": _ARROW,
+    ".conll": _CONLL,
+    ".bio": _CONLL,
 }
 
 # How files begin that come under a wrong name; for those we read, the endings that are right.

@@ -32,14 +32,14 @@ def csv_chunks(path: Path, columns: Sequence[str] | None, size: int, faults: Row
     if columns is not None and len(names) == 1 and names[0] not in columns and re.search("[,;|\t]", names[0]):
         raise DataError(f"{path} has one column, {names[0]!r}. A .csv file needs commas between columns, a .tsv tabs.")
     columns = wanted(path, columns, names)
-    yield from _chunked(_csv_rows(reader, header, columns, faults), columns, size)
+    yield from chunked(_csv_rows(reader, header, columns, faults), columns, size)
 
 
 def _csv_reader(path: Path) -> Any:
     # The limit is one for the whole process, so it is only ever raised.
     csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE))
     delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
-    return csv.reader(_lines(path), delimiter=delimiter, strict=True)
+    return csv.reader(read_lines(path), delimiter=delimiter, strict=True)
 
 
 def _header(path: Path, reader: Any) -> tuple[list[str], list[str]]:
@@ -95,7 +95,7 @@ def jsonl_names(path: Path) -> list[str]:
 def jsonl_chunks(path: Path, columns: Sequence[str] | None, size: int, faults: RowFaults) -> Iterator[Chunk]:
     columns = jsonl_names(path) if columns is None else list(dict.fromkeys(columns))
     seen: dict[str, None] = {}
-    yield from _chunked(_noted(_json_rows(path, faults), seen), columns, size)
+    yield from chunked(_noted(_json_rows(path, faults), seen), columns, size)
     # A column may begin in the last row (a table of several tasks, one after the other), so only now it can be missed.
     if seen or not faults:
         wanted(path, columns, list(seen))
@@ -109,7 +109,7 @@ def _noted(rows: Iterable[Row], names: dict[str, None]) -> Iterator[Row]:
 
 def _json_rows(path: Path, faults: RowFaults) -> Iterator[Row]:
     row = 0
-    for line, text in enumerate(_lines(path), 1):
+    for line, text in enumerate(read_lines(path), 1):
         if not text.strip():
             continue
         row += 1
@@ -140,7 +140,7 @@ def json_chunks(path: Path, columns: Sequence[str] | None, size: int, faults: Ro
 def _json_columns(path: Path) -> dict[str, list[Any]]:
     """The columns of a list of objects, or of an object of columns (each a list, or an object by row as of pandas)."""
     try:
-        value = _json_value("".join(_lines(path, longest=-1)))
+        value = _json_value("".join(read_lines(path, longest=-1)))
     except json.JSONDecodeError as error:
         advice = " Are these JSON lines? Then name the file .jsonl." if error.msg == "Extra data" else ""
         raise DataError(f"{path}, line {error.lineno}: is not valid JSON ({error.msg}).{advice}") from None
@@ -191,7 +191,7 @@ def _json_type(value: Any) -> str:
     return names.get(type(value), "number")
 
 
-def _chunked(rows: Iterable[Row], columns: Sequence[str], size: int) -> Iterator[Chunk]:
+def chunked(rows: Iterable[Row], columns: Sequence[str], size: int) -> Iterator[Chunk]:
     """Gathers rows into chunks; where one was left out, a new chunk begins."""
     chunk, lines = Chunk(0, {}), [0] * 0
     for row, line, values in rows:
@@ -207,7 +207,7 @@ def _chunked(rows: Iterable[Row], columns: Sequence[str], size: int) -> Iterator
         yield chunk
 
 
-def _lines(path: Path, longest: int | None = None) -> Iterator[str]:
+def read_lines(path: Path, longest: int | None = None) -> Iterator[str]:
     """The lines of a file with their ends, or a DataError for the first that is no UTF-8 text or too long."""
     longest = longest or MAX_LINE
     with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:

@@ -5,8 +5,11 @@ The raw `tokenizers` library is used, with truncation set once: it may then be c
 
 import re
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
 from tokenizers import Encoding
 from tokenizers import Tokenizer as RawTokenizer
 
@@ -76,6 +79,23 @@ class Tokenizer:
         inputs = [text if len(text) == 2 else text[0] for text in whole]
         encodings = self._tokenizer.encode_batch(inputs)
         return [Encoded(encoding, was_cut) for encoding, was_cut in zip(encodings, cut, strict=True)]
+
+    def pieces(self, text: str) -> NDArray[np.int64]:
+        """Where each word piece of a whole text starts and ends, (n, 2), without limit and special tokens."""
+        encoding = self._endless.encode(_SURROGATES.sub("\ufffd", text), add_special_tokens=False)
+        return np.array(encoding.offsets, np.int64).reshape(-1, 2)
+
+    def special_tokens(self, num_texts: int) -> int:
+        """How many tokens such as [CLS] stand in a sequence of one text or two."""
+        return int(self._tokenizer.num_special_tokens_to_add(num_texts > 1))
+
+    @cached_property
+    def _endless(self) -> RawTokenizer:
+        # Another object, since switching truncation off and on again would not be safe with several threads.
+        tokenizer = RawTokenizer.from_str(self._text)
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        return tokenizer
 
     def token_id(self, token: str) -> int | None:
         """The id of a token such as [CLS], or None."""

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from onepass.asking import Asking
+from onepass.asking import NO_RANGES, Asking
 from onepass.atomic import read_json
 from onepass.contents import find_folder, model_files, read_config, task_of, task_order
 from onepass.encoder.config import EncoderConfig
-from onepass.encoder.tokenizer import Encoded, Tokenizer
+from onepass.encoder.tokenizer import Tokenizer
 from onepass.engine.graph import FAR, EncoderGraph
 from onepass.engine.plan import STEP, batches
 from onepass.engine.pooling import Pooling
@@ -23,6 +23,7 @@ from onepass.engine.runner import KEPT, Runner
 from onepass.engine.weights import read_weights
 from onepass.errors import EncoderError, FolderError, unknown
 from onepass.heads import Kind, make_kind
+from onepass.inquiry import Pieces, Ranges
 from onepass.loading import ENGINE
 from onepass.tasks import Task
 
@@ -67,14 +68,16 @@ class Engine(Asking):
         self._heads = lru_cache(KEPT)(self._stacked_heads)
         self._lock = Lock()
 
-    def logits_of(self, encoded: Sequence[Encoded], asked: Sequence[int]) -> list[np.ndarray]:
+    def logits_of(
+        self, encoded: Sequence[Pieces], asked: Sequence[int], ranges: Ranges = NO_RANGES
+    ) -> list[np.ndarray]:
         tasks = tuple(asked)
         most = max(1, MOST_NUMBERS // (len(tasks) * self._runner.encoder.config.width))
         with self._lock:
             parts = [self._logits(encoded[start : start + most], tasks) for start in range(0, len(encoded), most)]
         return [np.concatenate(values) for values in zip(*parts, strict=True)]
 
-    def _logits(self, encoded: Sequence[Encoded], asked: tuple[int, ...]) -> list[np.ndarray]:
+    def _logits(self, encoded: Sequence[Pieces], asked: tuple[int, ...]) -> list[np.ndarray]:
         vectors: np.ndarray | None = None  # (K, B, H)
         for rows in batches([len(one) for one in encoded]):
             found = self._runner.vectors(*self._side_by_side([encoded[row] for row in rows]), asked)
@@ -90,7 +93,7 @@ class Engine(Asking):
                 logits[place] = values
         return logits
 
-    def _side_by_side(self, encoded: Sequence[Encoded]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _side_by_side(self, encoded: Sequence[Pieces]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Word pieces and types (G, M), padded, and the mask (G, 1, 1, M)."""
         longest = min(-(-max(map(len, encoded)) // STEP) * STEP, self._runner.encoder.config.capacity)
         ids, types = (np.zeros((len(encoded), longest), np.int32) for _ in range(2))

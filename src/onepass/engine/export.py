@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from onepass.encoder.batch import Batch
 from onepass.engine.engine import FORMAT, Engine
 from onepass.errors import ConfigError, FolderError
 from onepass.folder import load_model
+from onepass.inquiry import Pieces
 from onepass.living import probe_batches
 from onepass.loading import ENGINE
 from onepass.methods import METHODS, Method
@@ -44,6 +44,11 @@ def export_model(source: str | Path) -> dict[str, Any]:
 
 def method_recipe(model: Model) -> dict[str, Any]:
     """What the engine has to do for the model's method."""
+    if reading := [task.name for task, kind in zip(model.tasks, model.kinds, strict=True) if kind.reads_tokens]:
+        raise ConfigError(
+            f"There is no engine for tasks that read tokens: {', '.join(reading)}. The model answers without one: "
+            "onepass predict, or onepass.load(FOLDER)."
+        )
     recipe = model.method.engine_recipe()
     if recipe is None:
         possible = [name for name, method in METHODS.items() if method.engine_recipe is not Method.engine_recipe]
@@ -52,18 +57,6 @@ def method_recipe(model: Model) -> dict[str, Any]:
             "answers without one, too: onepass predict, or onepass.load(FOLDER)."
         )
     return recipe
-
-
-@dataclass(frozen=True)
-class Pieces:
-    """The word pieces of a probe, in place of those of a text."""
-
-    ids: list[int]
-    types: list[int]
-    truncated: bool = False
-
-    def __len__(self) -> int:
-        return len(self.ids)
 
 
 def largest_difference(model: Model, engine: Engine) -> float:

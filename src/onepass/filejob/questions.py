@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from onepass.errors import ConfigError, DataError
 from onepass.filejob.records import Reject, Row, shown, unwritable
+from onepass.heads import make_kind
 from onepass.heads.base import blank
 from onepass.prediction import Labelled
 from onepass.tasks import Task
@@ -37,20 +38,18 @@ class Questions:
         prefix: str = "",
     ):
         self.model = model
+        self.known = {task.name: (task, make_kind(task)) for task in model.tasks}
         self.groups = self._grouped(tasks, tuple(text))
         _check_columns(source, columns, self.groups)
         self.added: dict[str, tuple[str, str]] = {}
         """By the name of each new column, the task and the part of its answer; the last says if a text was cut"""
         self.first: dict[str, Any] = {}
         """A value of each new column"""
-        for read, names in self.groups.items():
-            # A first answer shows which tasks have scores; the kinds are not asked for their names.
-            answers = model.label([read[0] if len(read) == 1 else read], names)[0].tasks
-            for name, answer in answers.items():
-                self.added[prefix + name], self.first[prefix + name] = (name, "label"), answer.label
-                if answer.score is not None:
-                    self.added[f"{prefix}{name}_score"] = (name, "score")
-                    self.first[f"{prefix}{name}_score"] = answer.score
+        for name in (name for names in self.groups.values() for name in names):
+            task, kind = self.known[name]
+            for part, value in kind.cells(task).items():
+                column = prefix + (name if part == "label" else f"{name}_{part}")
+                self.added[column], self.first[column] = (name, part), value
         self.cut = prefix + TRUNCATED
         self.first[self.cut] = False
         if clash := [name for name in self.first if name in columns]:
@@ -65,7 +64,8 @@ class Questions:
             return {text: [model.tasks[number].name for number in model.applicable(len(text), names)]}
         groups: dict[tuple[str, ...], list[str]] = {}
         for number in model.numbers(names):
-            groups.setdefault(model.tasks[number].text, []).append(model.tasks[number].name)
+            task = model.tasks[number]
+            groups.setdefault(tuple(self.known[task.name][1].inputs(task)), []).append(task.name)
         return groups
 
     def label(self, rows: Sequence[Row]) -> tuple[list[tuple[Row, dict[str, Labelled]]], list[Reject]]:
@@ -83,11 +83,12 @@ class Questions:
         found: list[dict[str, Labelled]] = [{} for _ in rows]
         for read, names in self.groups.items():
             places = [i for i, row in enumerate(rows) if row.number not in rejects and read in asked[i]]
-            different = list(dict.fromkeys(asked[i][read] for i in places))
-            labelled = self.model.label(different, names) if different else ()
+            keys = {i: id(asked[i][read]) if isinstance(asked[i][read], dict) else asked[i][read] for i in places}
+            different = {key: asked[i][read] for i, key in keys.items()}
+            labelled = self.model.label(list(different.values()), names) if different else ()
             answers = dict(zip(different, labelled, strict=True))
             for i in places:
-                found[i].update((name, answers[asked[i][read]]) for name in names)
+                found[i].update((name, answers[keys[i]]) for name in names)
         done = [(row, answers) for row, answers in zip(rows, found, strict=True) if row.number not in rejects]
         return done, list(rejects.values())
 
@@ -95,8 +96,19 @@ class Questions:
         """The texts of a row by the columns they are in, and why it must be rejected, if so."""
         texts: dict[tuple[str, ...], Any] = {}
         empty: dict[str, None] = {}
-        for read in self.groups:
+        for read, names in self.groups.items():
             values = [row.values.get(column) for column in read]
+            if not self._plain(read, names, values):
+                given = dict(zip(read, values, strict=True))
+                try:
+                    items = [kind.item(task, given) for task, kind in map(self.known.__getitem__, names)]
+                except ValueError as error:
+                    return {}, f"task {names[0]!r} {error}"
+                if None in items:
+                    empty.update(dict.fromkeys(column for column, value in given.items() if blank(value)))
+                else:
+                    texts[read] = given
+                continue
             for column, value in zip(read, values, strict=True):
                 if isinstance(value, (list, dict, bytes)):
                     return {}, f"column {column!r} holds no text but a {type(value).__name__}."
@@ -109,11 +121,16 @@ class Questions:
         # In a wide table a row may have the text of some tasks only.
         return texts, "" if texts else f"there is no text in {' and '.join(map(repr, empty))}."
 
+    def _plain(self, read: tuple[str, ...], names: Sequence[str], values: Sequence[Any]) -> bool:
+        """Whether these columns hold texts and nothing else that the tasks read."""
+        enough = all(kind.num_texts(task) == len(read) for task, kind in map(self.known.__getitem__, names))
+        return enough and not any(self.known[name][1].reads_lists and isinstance(values[0], list) for name in names)
+
     def columns(self, labelled: dict[str, Labelled]) -> dict[str, Any]:
         """The new cells of a row."""
         cells: dict[str, Any] = {}
         for column, (task, part) in self.added.items():
-            cells[column] = getattr(labelled[task].tasks[task], part) if task in labelled else None
+            cells[column] = labelled[task].tasks[task].to_dict()[part] if task in labelled else None
         cells[self.cut] = any(one.truncated for one in labelled.values())
         return cells
 

@@ -7,12 +7,14 @@ from onepass.heads.base import Kind
 from onepass.heads.classification import Classification
 from onepass.heads.multilabel import Multilabel
 from onepass.heads.regression import Regression
+from onepass.heads.tagging import Tagging
 from onepass.tasks import TASK_KEYS, Task, TaskFile
 
 KINDS: dict[str, type[Kind]] = {
     "classification": Classification,
     "multilabel": Multilabel,
     "regression": Regression,
+    "tagging": Tagging,
 }
 
 __all__ = ["KINDS", "Kind", "check_kinds", "make_kind", "options_of_kind"]

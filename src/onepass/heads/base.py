@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from onepass.data.items import Item, Points, Reading, Windows
 from onepass.errors import ConfigError
 from onepass.prediction import Prediction
 from onepass.tasks import Task
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Row = Mapping[str, Any]
-Metric = Callable[[np.ndarray, np.ndarray], float]
+Metric = Callable[[Any, Any], float]
 
 
 def blank(value: Any) -> bool:
@@ -48,25 +50,58 @@ def wrong_option(name: str, value: Any, possible: str) -> ConfigError:
     return ConfigError(f"{name} is {value!r}; possible: {possible}.")
 
 
+def checked_windows(windows: Any, overlap: Any) -> Windows:
+    """The options `windows` and `overlap` of a kind."""
+    if type(windows) is not int or windows < 1:
+        raise wrong_option("windows", windows, "a whole number from 1")
+    if type(overlap) not in (int, float) or not 0 <= overlap < 1:
+        raise wrong_option("overlap", overlap, "a share from 0 to below 1")
+    return Windows(windows, float(overlap))
+
+
 class Kind:
     """How one kind of task reads its rows, learns from them, answers and is scored.
 
-    R rows, C outputs of the task. Options are the constructor's keyword arguments; an instance belongs to one task.
+    R rows, P points of a row, C outputs of the task. Options are the constructor's keyword arguments; an instance
+    belongs to one task. Most kinds have one point a row, and (R, C) logits. A kind that is `ragged` has one for each
+    candidate, word or token: (R, P, C) logits, with -inf in the places that a row does not have, and outside of the
+    model a list of (P, C) arrays.
     """
 
     metrics: ClassVar[dict[str, Metric]] = {}
     """By name, functions of (answers, targets) to a number, the higher the better; the first is the default"""
+    points: ClassVar[Points] = "vector"
+    """What the head reads of a sequence"""
+    ragged: ClassVar[bool] = False
+    """Whether rows have several points each"""
+    reads_lists: ClassVar[bool] = False
+    """Whether the text may be given as a list of words"""
+    filler: ClassVar[float] = 0
+    """What stands in the targets of a batch in the places that a row does not have"""
+    windows = Windows()
+    """How texts are read that are longer than the tokenizer's limit"""
+
+    reads_tokens: ClassVar[bool] = False
+    """Whether the method has to give the states of tokens"""
 
     # --- reading rows -------------------------------------------------------------------------------------------
 
-    def columns(self, task: Task) -> list[str]:
-        """The columns a file must have."""
-        return [*task.text, task.label]
+    def inputs(self, task: Task) -> list[str]:
+        """The columns that a row must have to be answered."""
+        return list(task.text)
 
-    def texts(self, task: Task, row: Row) -> tuple[str, ...] | None:
-        """The text or the texts of a row; None if one of them is blank."""
+    def columns(self, task: Task) -> list[str]:
+        """The columns that a file to learn from must have."""
+        return [*self.inputs(task), task.label]
+
+    def num_texts(self, task: Task) -> int:
+        """How many texts are enough to ask the task: 1, 2 for a pair, 0 if a row with its columns is needed."""
+        return len(task.text)
+
+    def item(self, task: Task, row: Row) -> Item | None:
+        """What the task reads of a row; None if a text is blank. ValueError, in words, if cells do not fit together."""
         values = [row[column] for column in task.text]
-        return None if any(blank(value) for value in values) else tuple(str(value) for value in values)
+        return None if any(blank(value) for value in values) else Item([tuple(str(value) for value in values)])
 
     def blank(self, task: Task, row: Row) -> bool:
         """Whether the row says nothing about this task; such rows are passed over, so a wide table may have holes."""
@@ -88,19 +123,40 @@ class Kind:
         """What has to be known of the training targets later on; it is kept in `task.fitted`."""
         return {}
 
+    def said(self, task: Task, row: Row, target: Any) -> str:
+        """What the row says, in a form that is equal for equal answers."""
+        return ", ".join(map(repr, sorted(set(self.labels_in(task, row))))) or str(target)
+
+    def all_ranges(self, length: int) -> NDArray[np.int16]:
+        """The tokens (m, 2) that the head reads of a sequence about which nothing is known but its length."""
+        places = np.arange(length, dtype=np.int16)
+        return np.stack([places, places + 1], 1)
+
     # --- learning -----------------------------------------------------------------------------------------------
 
     def outputs(self, task: Task) -> int:
-        """C, the number of logits."""
+        """C, the number of logits of a point."""
         raise NotImplementedError
+
+    def states(self, task: Task) -> int:
+        """How many states, side by side, the head reads for a point."""
+        return 1
 
     def loss_key(self) -> tuple[Any, ...]:
         """Tasks of equal keys and equally many outputs share one call of `loss`."""
         return (type(self).__name__,)
 
-    def scale_targets(self, task: Task, targets: np.ndarray) -> np.ndarray:
-        """The targets as the loss wants them."""
+    def scale_targets(self, task: Task, targets: np.ndarray, readings: Sequence[Reading] | None = None) -> Any:
+        """The targets as the loss wants them, one a row; for ragged kinds (P, ...) each."""
         return targets
+
+    def pool(self, logits: Tensor) -> Tensor:
+        """The logits of texts' windows (R, W, C), NaN where there is none, as those of the texts (R, C)."""
+        return logits.nanmean(1)
+
+    def pool_row(self, logits: np.ndarray) -> np.ndarray:
+        """The same for the windows of one text: (W, C) to (C,)."""
+        return np.asarray(logits.mean(0))
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
         """The loss of each row, (R,)."""
@@ -129,8 +185,8 @@ class Kind:
 
     # --- answering ----------------------------------------------------------------------------------------------
 
-    def decode(self, task: Task, logits: np.ndarray) -> list[Prediction]:
-        """The answers that (R, C) logits stand for."""
+    def decode(self, task: Task, logits: Any, readings: Sequence[Reading] | None = None) -> list[Prediction]:
+        """The answers that (R, C) logits stand for; of ragged kinds a list of (P, C) with the rows' readings."""
         raise NotImplementedError
 
     def answers(self, task: Task, logits: np.ndarray) -> np.ndarray:
@@ -148,6 +204,10 @@ class Kind:
             return None
         answers = np.broadcast_to(answer, (len(targets), *answer.shape))
         return 100.0 * self.metrics[task.metric or next(iter(self.metrics))](answers, targets)
+
+    def cells(self, task: Task) -> dict[str, Any]:
+        """The parts of an answer that are columns of a labelled file, each with a value of its sort."""
+        return {"label": task.labels[0] if task.labels else "", "score": 1.0}
 
     # --- trust --------------------------------------------------------------------------------------------------
 
@@ -185,8 +245,13 @@ class Kind:
         """What the thresholds do on these rows, in percent: `precision`, and `given` or `recall`; else nothing."""
         return {}
 
-    def score(self, task: Task, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+    def score(
+        self, task: Task, logits: Any, targets: np.ndarray, readings: Sequence[Reading] | None = None
+    ) -> dict[str, float]:
         """Every metric of the kind, in percent; the task's own metric first."""
         answers = self.answers(task, logits)
-        names = [task.metric] if task.metric else []
-        return {name: 100.0 * self.metrics[name](answers, targets) for name in dict.fromkeys([*names, *self.metrics])}
+        return {name: 100.0 * self.metrics[name](answers, targets) for name in self.metric_names(task)}
+
+    def metric_names(self, task: Task) -> list[str]:
+        """The names of the metrics, the task's own first."""
+        return list(dict.fromkeys([*([task.metric] if task.metric else []), *self.metrics]))

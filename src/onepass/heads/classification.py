@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onepass.data.items import Reading
 from onepass.errors import unknown
 from onepass.heads import scaling
 from onepass.heads.base import Kind, Row, label_text, wrong_option
@@ -132,7 +133,7 @@ class Classification(Kind):
     def loss_key(self) -> tuple[Any, ...]:
         return (type(self).__name__, self.weighted, self.focal, self.label_smoothing)
 
-    def scale_targets(self, task: Task, targets: np.ndarray) -> np.ndarray:
+    def scale_targets(self, task: Task, targets: np.ndarray, readings: Sequence[Reading] | None = None) -> np.ndarray:
         """With class weights (R, 2), label and weight, so that tasks of different weights share a call of `loss`."""
         if not self.weighted:
             return targets
@@ -177,7 +178,7 @@ class Classification(Kind):
             return None
         return limits(task, self.threshold if isinstance(self.threshold, float) else 0.0)
 
-    def decode(self, task: Task, logits: np.ndarray) -> list[Prediction]:
+    def decode(self, task: Task, logits: np.ndarray, readings: Sequence[Reading] | None = None) -> list[Prediction]:
         probabilities, limits = self.probabilities(task, logits), self.limits(task)
         limits_shown = self.shown_thresholds(task)
         best = logits.argmax(-1)

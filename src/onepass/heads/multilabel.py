@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onepass.data.items import Reading
 from onepass.errors import unknown
 from onepass.heads import scaling
 from onepass.heads.base import Kind, Row, label_text, wrong_option
@@ -165,7 +166,7 @@ class Multilabel(Kind):
         """What the probability of each label has to reach, (C,)."""
         return limits(task, self.threshold if isinstance(self.threshold, float) else HALF)
 
-    def decode(self, task: Task, logits: np.ndarray) -> list[Prediction]:
+    def decode(self, task: Task, logits: np.ndarray, readings: Sequence[Reading] | None = None) -> list[Prediction]:
         """The labels that reach their thresholds, in the task's order.
 
         The score is the smallest probability among them; where there are none, the probability that not even the
@@ -183,6 +184,9 @@ class Multilabel(Kind):
             scores = dict(zip(task.labels, map(float, row), strict=True))
             predictions.append(Prediction(None if reason else labels, float(score), scores, chosen_ones, reason))
         return predictions
+
+    def cells(self, task: Task) -> dict[str, Any]:
+        return {"label": list(task.labels[:1]), "score": 1.0}
 
     def answers(self, task: Task, logits: np.ndarray) -> np.ndarray:
         return (self.probabilities(task, logits) >= self.thresholds(task)).astype(np.float32)

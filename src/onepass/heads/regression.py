@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onepass.data.items import Reading
 from onepass.heads.base import Kind, Row, wrong_option
 from onepass.prediction import Prediction
 from onepass.tasks import Task
@@ -76,7 +77,7 @@ class Regression(Kind):
     def outputs(self, task: Task) -> int:
         return 1
 
-    def scale_targets(self, task: Task, targets: np.ndarray) -> np.ndarray:
+    def scale_targets(self, task: Task, targets: np.ndarray, readings: Sequence[Reading] | None = None) -> np.ndarray:
         return np.asarray((targets - task.fitted["mean"]) / task.fitted["spread"], dtype=np.float32)
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
@@ -96,8 +97,11 @@ class Regression(Kind):
     def commonest(self, task: Task, targets: np.ndarray) -> np.ndarray:
         return np.asarray(targets.mean())
 
-    def decode(self, task: Task, logits: np.ndarray) -> list[Prediction]:
+    def decode(self, task: Task, logits: np.ndarray, readings: Sequence[Reading] | None = None) -> list[Prediction]:
         return [Prediction(float(value)) for value in self.answers(task, logits)]
+
+    def cells(self, task: Task) -> dict[str, Any]:
+        return {"label": 1.0}
 
     def answers(self, task: Task, logits: np.ndarray) -> np.ndarray:
         return np.asarray(logits[:, 0] * task.fitted["spread"] + task.fitted["mean"])

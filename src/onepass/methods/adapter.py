@@ -20,7 +20,7 @@ from onepass.encoder.batch import Batch
 from onepass.encoder.encoder import Encoder, Layer
 from onepass.errors import ConfigError
 from onepass.methods.asked import Asked
-from onepass.methods.base import Method, Pooler, States, first_tokens, pool_by_task
+from onepass.methods.base import Method, Pooler, States, TokenStates, first_tokens, pool_by_task
 from onepass.methods.folding import Folded
 from onepass.methods.parts import with_parts
 
@@ -70,6 +70,7 @@ class Adapter(Method):
     """
 
     one_pass = False
+    gives_tokens = True
 
     def __init__(self, encoder: Encoder, *, bottleneck: int = 64, pooler: Literal["none", "task"] = "none"):
         super().__init__(encoder)
@@ -86,8 +87,9 @@ class Adapter(Method):
         asks = Asked(asked, batch.ids.device)
         folded = Folded(batch, asks)
         states = self.adapted(folded)(folded.batch)  # (T, H)
-        vectors = folded.unfold(first_tokens(states, folded.batch))  # (B, K, H)
-        return States(pool_by_task(vectors, self.tasks, asks) if self.pooled else vectors)
+        vectors = folded.unfold(first_tokens(states, folded.batch.layout))  # (B, K, H)
+        tokens = TokenStates(states, folded.starts) if self.reading_tokens(asked) else None
+        return States(pool_by_task(vectors, self.tasks, asks) if self.pooled else vectors, tokens)
 
     def adapted(self, folded: Folded) -> Encoder:
         """The encoder with the tasks' parts in place, for this folded batch only."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from onepass.encoder.batch import Batch, Layout
@@ -20,11 +22,30 @@ if TYPE_CHECKING:
 
 
 @dataclass
+class TokenStates:
+    """The states of the texts' tokens, for the asks that read them; those that share states share their memory."""
+
+    states: Tensor  # (T', H)
+    starts: NDArray[np.int64]  # (B * K,) where the text of each ask begins; any number for asks that read no tokens
+    scale: Tensor | None = None  # (B * K, H)
+    shift: Tensor | None = None  # (B * K, H) what an ask makes of a state x: (1 + scale) * x + shift
+
+    def take(self, asks: NDArray[np.int64], places: NDArray[np.int64]) -> Tensor:
+        """The states of tokens, each given by an ask and its place in that ask's text: (P, H)"""
+        device = self.states.device
+        found = self.states[torch.from_numpy(self.starts[asks] + places).to(device, non_blocking=True)]
+        if self.scale is None or self.shift is None:
+            return found
+        own = torch.from_numpy(asks).to(device, non_blocking=True)
+        return (1 + self.scale[own]) * found + self.shift[own]
+
+
+@dataclass
 class States:
-    """What a method read: one vector per text and asked task, and token states for kinds that need them."""
+    """What a method read: one vector per text and asked task, and token states if an asked task reads them."""
 
     vectors: Tensor  # (B, K, H)
-    tokens: Tensor | None = None
+    tokens: TokenStates | None = None
 
 
 @dataclass
@@ -71,6 +92,8 @@ class Method(nn.Module):
     """With how many teachers of its own it is best trained, see `onepass.training.teachers`"""
     caches: Literal["nothing", "tokens", "texts"] = "nothing"
     """What `cache` has a row for, while nothing but a task's own weights learns"""
+    gives_tokens = False
+    """Whether kinds of task that read tokens can be served"""
 
     routed: tuple[str, ...] = ()
     """The beginnings of the names of weights that only some tokens reach, so that a small batch may leave them idle"""
@@ -97,27 +120,42 @@ class Method(nn.Module):
         """Make room for one more task; `examples` are its training rows, for methods that start from them."""
         self.tasks.append(self.new_task())
 
+    def let_read_tokens(self, task: int) -> None:
+        """Give a task what it needs to read tokens."""
+        cast(Any, self.tasks[task]).reads_tokens = True
+
+    def reading_tokens(self, asked: Tensor) -> list[int]:
+        """The tasks among those asked (B, K) that read tokens."""
+        return [task for task in asked.unique().tolist() if getattr(self.tasks[task], "reads_tokens", False)]
+
     def start_from(self, new: int, old: int) -> None:
         """Give a task a copy of another's own weights: its embedding, gates or prompts, but not its head."""
-        self.tasks[new].load_state_dict(self.tasks[old].state_dict())
+        self.tasks[new].load_state_dict(self.tasks[old].state_dict(), strict=False)  # one may read tokens, one not
 
     @torch.no_grad()
     def start_from_mean(self, new: int, olds: Sequence[int]) -> None:
         """Give a task the mean of other tasks' own weights."""
         others = [self.tasks[old].state_dict() for old in olds]
         for name, value in self.tasks[new].state_dict().items():
-            value.copy_(torch.stack([other[name] for other in others]).mean(0))
+            if found := [other[name] for other in others if name in other]:
+                value.copy_(torch.stack(found).mean(0))
 
     def forward(self, batch: Batch, asked: Tensor) -> States:
         """The states for `asked` (B, K), the numbers of the tasks asked of each text; `asked` stays on the CPU."""
         raise NotImplementedError
 
-    def cache(self, batch: Batch) -> Tensor:
-        """What of a forward depends on the texts alone, whatever task is asked: (T, ...) or (B, ...), see `caches`."""
+    def cache(self, batch: Batch, tokens: bool = False) -> Tensor:
+        """What of a forward depends on the texts alone, whatever task is asked: (T, ...) or (B, ...), see `caches`.
+
+        With `tokens` also what tasks need that read tokens: always (T, ...).
+        """
         raise NotImplementedError
 
     def from_cache(self, cached: Tensor, layout: Layout, asked: Tensor) -> States:
-        """The rest of the forward: from_cache(cache(batch), batch.layout, asked) is forward(batch, asked)."""
+        """The rest of the forward: from_cache(cache(batch), batch.layout, asked) is forward(batch, asked).
+
+        If a task is asked that reads tokens, the cache must have been made with `tokens`.
+        """
         raise NotImplementedError
 
     def others_depend_on(self, task: int) -> bool:
@@ -197,16 +235,26 @@ def pool_by_task(vectors: Tensor, tasks: TaskModules, asks: Asked) -> Tensor:
     return torch.tanh(asks.by_row(linear_by_task(asks.by_task(vectors), weight, bias)))
 
 
-def first_tokens(x: Tensor, batch: Batch) -> Tensor:
+def first_tokens(x: Tensor, layout: Layout) -> Tensor:
     """The [CLS] states of packed tokens: (T, H) -> (B, H)"""
-    return x[batch.layout.starts]
+    return x[layout.starts]
 
 
-def mean_tokens(x: Tensor, batch: Batch) -> Tensor:
+def mean_tokens(x: Tensor, layout: Layout) -> Tensor:
     """The mean state of each text: (T, H) -> (B, H)"""
-    sums = x.new_zeros(len(batch), x.shape[-1]).index_add(0, batch.layout.rows, x)
-    lengths = torch.tensor(batch.layout.lengths, dtype=x.dtype)
+    sums = x.new_zeros(len(layout), x.shape[-1]).index_add(0, layout.rows, x)
+    lengths = torch.tensor(layout.lengths, dtype=x.dtype)
     return sums / lengths.to(x.device, non_blocking=True).unsqueeze(-1)
 
 
-READOUTS: dict[str, Callable[[Tensor, Batch], Tensor]] = {"cls": first_tokens, "mean": mean_tokens}
+def shared_tokens(states: Tensor, layout: Layout, num_asked: int) -> TokenStates:
+    """The states (T, H) of texts that are read once for all K tasks asked of each."""
+    return TokenStates(states, np.repeat(starts_of(layout), num_asked))
+
+
+def starts_of(layout: Layout) -> NDArray[np.int64]:
+    """(B,) where each text begins in the packed batch."""
+    return np.cumsum([0, *layout.lengths], dtype=np.int64)[:-1]
+
+
+READOUTS: dict[str, Callable[[Tensor, Layout], Tensor]] = {"cls": first_tokens, "mean": mean_tokens}

@@ -25,7 +25,7 @@ from onepass.encoder.batch import Batch
 from onepass.encoder.encoder import Encoder, Layer
 from onepass.errors import ConfigError, EncoderError
 from onepass.methods.asked import Asked
-from onepass.methods.base import Method, Pooler, States, first_tokens
+from onepass.methods.base import Method, Pooler, States, TokenStates, first_tokens, starts_of
 from onepass.methods.conditional import (
     Alignment,
     BlockAttention,
@@ -56,6 +56,7 @@ class CAMTL(Method):
     """
 
     one_pass = False
+    gives_tokens = True
 
     def __init__(
         self,
@@ -123,8 +124,10 @@ class CAMTL(Method):
         folded = once_per_ask(batch, asked)
         embeddings = self.tasks.stacked("embedding", asks.tasks)
         condition = Condition(embeddings, asks.of_ask, asks.of_ask[folded.layout.rows])
-        states = first_tokens(self.encode(folded, condition), folded)  # (B * K, H)
-        return States(self.pooler(states).unflatten(0, asks.shape))
+        states = self.encode(folded, condition)
+        vectors = self.pooler(first_tokens(states, folded.layout)).unflatten(0, asks.shape)  # (B, K, H)
+        tokens = TokenStates(states, starts_of(folded.layout)) if self.reading_tokens(asked) else None
+        return States(vectors, tokens)
 
     def encode(self, batch: Batch, condition: Condition) -> Tensor:
         """The states (T, H) of texts that are each read for one task."""

@@ -32,6 +32,10 @@ class Folded:
         self.tokens = [int(lengths[end - count : end].sum()) for end, count in zip(ends, asks.counts, strict=True)]
         """How many tokens of the batch are each task's"""
         self.shape = asks.shape
+        starts = np.zeros(len(order), np.int64)
+        starts[order] = np.cumsum(lengths) - lengths
+        self.starts = starts
+        """(B * K,) where the tokens of each ask begin"""
         self._back = torch.from_numpy(np.argsort(order)).to(batch.ids.device, non_blocking=True)
 
     def apply(self, parts: Sequence[Callable[[Tensor], Tensor]], x: Tensor) -> Tensor:

@@ -11,13 +11,14 @@ from torch import Tensor, nn
 from onepass.encoder.batch import Batch, Layout
 from onepass.encoder.encoder import Encoder
 from onepass.methods.asked import Asked
-from onepass.methods.base import READOUTS, Method, PooledTask, Pooler, States, pool_by_task
+from onepass.methods.base import READOUTS, Method, PooledTask, Pooler, States, pool_by_task, shared_tokens
 
 
 class MTDNN(Method):
     """The text's own state for every task; only the heads differ."""
 
     caches = "texts"
+    gives_tokens = True
 
     def __init__(
         self,
@@ -41,15 +42,23 @@ class MTDNN(Method):
         return {"runner": "pooling", "readout": self.readout_name}
 
     def forward(self, batch: Batch, asked: Tensor) -> States:
-        return self.from_cache(self.cache(batch), batch.layout, asked)
+        return self.from_cache(self.cache(batch, bool(self.reading_tokens(asked))), batch.layout, asked)
 
-    def cache(self, batch: Batch) -> Tensor:
-        """What the heads, or the tasks' poolers, are given of each text, (B, H)."""
-        text = self.readout(self.encoder(batch), batch)
+    def cache(self, batch: Batch, tokens: bool = False) -> Tensor:
+        """The texts' states (T, H) if tokens are read; else what the heads or the tasks' poolers are given, (B, H)."""
+        states = self.encoder(batch)
+        return states if tokens else self.text_vectors(states, batch.layout)
+
+    def text_vectors(self, states: Tensor, layout: Layout) -> Tensor:
+        text = self.readout(states, layout)
         return text if self.pooler is None else self.pooler(text)
 
     def from_cache(self, cached: Tensor, layout: Layout, asked: Tensor) -> States:
+        tokens = None
+        if self.reading_tokens(asked):
+            tokens = shared_tokens(cached, layout, asked.shape[1])
+            cached = self.text_vectors(cached, layout)
         vectors = cached.unsqueeze(1).expand(-1, asked.shape[1], -1)  # (B, K, H)
         if self.pooler_of == "task":
             vectors = pool_by_task(vectors, self.tasks, Asked(asked, vectors.device))
-        return States(vectors)
+        return States(vectors, tokens)

@@ -23,7 +23,7 @@ from onepass.encoder.batch import Batch
 from onepass.encoder.encoder import Encoder
 from onepass.errors import ConfigError
 from onepass.methods.asked import Asked
-from onepass.methods.base import Method, PooledTask, Stage, States, pool_by_task
+from onepass.methods.base import Method, PooledTask, Stage, States, TokenStates, pool_by_task, shared_tokens, starts_of
 from onepass.methods.prompts import random_prompts, read_prompted, token_prompts
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class MTOP(Method):
     """
 
     depends_on_tasks = True
+    gives_tokens = True
     cannot_add = "the prompts of its tasks read each other, so that the answers of all of them would change"
 
     def __init__(
@@ -106,18 +107,22 @@ class MTOP(Method):
         # All prompts are read, then we select: dropping those not asked for would change the answers.
         asks = Asked(asked, batch.ids.device)
         prompts = self.all_prompts(asked, asks)  # (B, N, P, E)
-        hidden = self.encode(prompts.flatten(1, 2), batch)  # (B, N * P, H)
+        reads_tokens = bool(self.reading_tokens(asked))
+        hidden, text = self.encode(prompts.flatten(1, 2), batch, reads_tokens)  # (B, N * P, H)
         states = hidden.unflatten(1, (-1, self.prompt_length)).mean(2)  # (B, N, H), equation 1
         rows = torch.arange(len(batch), device=states.device).unsqueeze(1)
-        return States(pool_by_task(states[rows, asked.to(states.device)], self.tasks, asks))
+        tokens = None if text is None else shared_tokens(text, batch.layout, asked.shape[1])
+        return States(pool_by_task(states[rows, asked.to(states.device)], self.tasks, asks), tokens)
 
     def forward_alone(self, batch: Batch, asked: Tensor) -> States:
         """Each ask in a pass of its own, with its own task's prompts only: the single-task models behind ST."""
         asks = Asked(asked, batch.ids.device)
         folded = batch.select([row for row in range(len(batch)) for _ in range(asked.shape[1])])
         prompts = asks.per_ask(self.tasks.stacked("prompts", asks.tasks)).flatten(0, 1)  # (B * K, P, E)
-        states = self.encode(prompts, folded).mean(1).unflatten(0, asks.shape)
-        return States(pool_by_task(states, self.tasks, asks))
+        hidden, text = self.encode(prompts, folded, bool(self.reading_tokens(asked)))
+        states = hidden.mean(1).unflatten(0, asks.shape)
+        tokens = None if text is None else TokenStates(text, starts_of(folded.layout))
+        return States(pool_by_task(states, self.tasks, asks), tokens)
 
     def all_prompts(self, asked: Tensor, asks: Asked) -> Tensor:
         """Every task's prompts for every text, (B, N, P, E), with the gradient stopped at those the text does not ask.
@@ -133,12 +138,14 @@ class MTOP(Method):
         is_own = torch.zeros(len(asked), len(own), dtype=torch.bool).scatter_(1, asked, True).to(leaves.device)
         return torch.where(is_own[:, :, None, None], leaves, leaves.detach())
 
-    def encode(self, prompts: Tensor, batch: Batch) -> Tensor:
-        """The last layer's states of prompts (B, Q, E) put before the texts: (B, Q, H)"""
+    def encode(self, prompts: Tensor, batch: Batch, tokens: bool) -> tuple[Tensor, Tensor | None]:
+        """The last layer's states of prompts (B, Q, E) put before the texts (B, Q, H), and of the texts (T, H)."""
         if self.shared is None:
-            return read_prompted(self.encoder, prompts, batch, shifted=self.shifted)[:, :-1]
+            read, text = read_prompted(self.encoder, prompts, batch, shifted=self.shifted, tokens=tokens)
+            return read[:, :-1], text
         prompts = torch.cat([self.shared.expand(len(batch), -1, -1), prompts], 1)
-        return read_prompted(self.encoder, prompts, batch, shifted=self.shifted)[:, len(self.shared) : -1]
+        read, text = read_prompted(self.encoder, prompts, batch, shifted=self.shifted, tokens=tokens)
+        return read[:, len(self.shared) : -1], text
 
     def stages(self) -> list[Stage]:
         joint = Stage()

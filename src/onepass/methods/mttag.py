@@ -24,7 +24,7 @@ from onepass.encoder.batch import Batch
 from onepass.encoder.encoder import Encoder, Layer
 from onepass.errors import ConfigError
 from onepass.methods.asked import Asked
-from onepass.methods.base import Method, States, first_tokens
+from onepass.methods.base import Method, States, TokenStates, first_tokens, shared_tokens, starts_of
 from onepass.methods.experts import Experts, gate_values
 from onepass.methods.folding import once_per_ask
 from onepass.methods.parts import with_parts
@@ -48,6 +48,7 @@ class MTTaG(Method):
     The paper's values: 4 experts, a gate per task, the gate value as it is, losses divided by log C.
     """
 
+    gives_tokens = True
     routed = ("experts.",)
 
     def __init__(
@@ -88,13 +89,18 @@ class MTTaG(Method):
         return 1 / math.log(outputs) if self.divide_losses and outputs > 1 else 1.0
 
     def forward(self, batch: Batch, asked: Tensor) -> States:
+        tokens = None
         if self.one_pass:
-            text = first_tokens(self.encode(batch, None)[0], batch)  # (B, H)
-            return States(text.unsqueeze(1).expand(-1, asked.shape[1], -1))
+            states, _ = self.encode(batch, None)
+            if self.reading_tokens(asked):
+                tokens = shared_tokens(states, batch.layout, asked.shape[1])
+            return States(first_tokens(states, batch.layout).unsqueeze(1).expand(-1, asked.shape[1], -1), tokens)
         asks = Asked(asked, batch.ids.device)
         folded = once_per_ask(batch, asked)
         states, _ = self.encode(folded, asks)
-        return States(first_tokens(states, folded).unflatten(0, asks.shape))
+        if self.reading_tokens(asked):
+            tokens = TokenStates(states, starts_of(folded.layout))
+        return States(first_tokens(states, folded.layout).unflatten(0, asks.shape), tokens)
 
     def encode(self, batch: Batch, asks: Asked | None) -> tuple[Tensor, list[Tensor]]:
         """The states (T, H) of texts, one row an ask, and the expert of each token in each layer, (T,) each."""

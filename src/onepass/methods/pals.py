@@ -19,7 +19,7 @@ from onepass.encoder.batch import Batch
 from onepass.encoder.encoder import Encoder, Layer
 from onepass.errors import ConfigError
 from onepass.methods.asked import Asked
-from onepass.methods.base import Method, Pooler, States, first_tokens, pool_by_task
+from onepass.methods.base import Method, Pooler, States, TokenStates, first_tokens, pool_by_task
 from onepass.methods.folding import Folded
 from onepass.methods.parts import with_parts
 
@@ -53,6 +53,7 @@ class PALs(Method):
     """
 
     one_pass = False
+    gives_tokens = True
 
     def __init__(
         self,
@@ -88,8 +89,9 @@ class PALs(Method):
         x = encoder.embed(encoder.words(texts.ids), texts.layout.positions, texts.types)
         for number, layer in enumerate(encoder.layers):
             x = with_extra(layer, beside(x, number, folded))(x, texts.layout)
-        vectors = folded.unfold(encoder.finish(first_tokens(x, texts)))  # (B, K, H)
-        return States(pool_by_task(vectors, self.tasks, asks) if self.pooler is None else self.pooler(vectors))
+        vectors = folded.unfold(encoder.finish(first_tokens(x, texts.layout)))  # (B, K, H)
+        tokens = TokenStates(encoder.finish(x), folded.starts) if self.reading_tokens(asked) else None
+        return States(pool_by_task(vectors, self.tasks, asks) if self.pooler is None else self.pooler(vectors), tokens)
 
     def projected_attention(self, x: Tensor, layer: int, folded: Folded) -> Tensor:
         """PAL(h) of each token's own task: (T, H) -> (T, H)"""

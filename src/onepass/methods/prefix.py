@@ -32,7 +32,7 @@ from onepass.encoder.config import EncoderConfig
 from onepass.encoder.encoder import Encoder
 from onepass.errors import ConfigError
 from onepass.methods.asked import Asked, linear_by_task
-from onepass.methods.base import Method, Stage, States, first_tokens
+from onepass.methods.base import Method, Stage, States, TokenStates, first_tokens, shared_tokens, starts_of
 from onepass.methods.folding import once_per_ask
 
 
@@ -79,6 +79,7 @@ class TaskPrefixes(Method):
     depends_on_tasks = True
     caches = "tokens"
     cannot_choose = "its prefixes are learned one task at a time, and its heads on texts that are read only once"
+    gives_tokens = True
 
     def __init__(
         self,
@@ -141,7 +142,7 @@ class TaskPrefixes(Method):
         return self.from_cache(self.cache(batch), batch.layout, asked)
 
     @torch.no_grad()
-    def cache(self, batch: Batch) -> Tensor:
+    def cache(self, batch: Batch, tokens: bool = False) -> Tensor:
         """The fixed states (T, H) of texts: of the frozen encoder without dropout, whatever is asked."""
         was_training = self.encoder.training
         self.encoder.eval()
@@ -157,7 +158,8 @@ class TaskPrefixes(Method):
         def own(name: str) -> Tensor:
             return self.tasks.stacked(f"attention.{name}", asks.tasks)
 
-        return States(attend_from_first(cached, layout, asks, own, config, dropout))
+        tokens = shared_tokens(cached, layout, asked.shape[1]) if self.reading_tokens(asked) else None
+        return States(attend_from_first(cached, layout, asks, own, config, dropout), tokens)
 
     def combined(self, num_texts: int) -> Tensor | None:
         """The prefixes of all sources side by side, for each text: (B, L, 2, M * P, heads, d)"""
@@ -187,11 +189,14 @@ class TaskPrefixes(Method):
         texts = once_per_ask(batch, asked)
         prefixes = asks.per_ask(self.tasks.stacked("prefix", asks.tasks)).flatten(0, 1)  # (B * K, L, 2, P, h, d)
         states = self.read(texts, F.dropout(prefixes, self.prefix_dropout, self.training))
-        return States(first_tokens(states, texts).unflatten(0, asks.shape))
+        tokens = TokenStates(states, starts_of(texts.layout)) if self.reading_tokens(asked) else None
+        return States(first_tokens(states, texts.layout).unflatten(0, asks.shape), tokens)
 
     def forward_together(self, batch: Batch, asked: Tensor) -> States:
         """[CLS] of the plain encoder: how the sources of the multi-task rival learn."""
-        return States(first_tokens(self.encoder(batch), batch).unsqueeze(1).expand(-1, asked.shape[1], -1))
+        states = self.encoder(batch)
+        tokens = shared_tokens(states, batch.layout, asked.shape[1]) if self.reading_tokens(asked) else None
+        return States(first_tokens(states, batch.layout).unsqueeze(1).expand(-1, asked.shape[1], -1), tokens)
 
     # --- learning -----------------------------------------------------------------------------------------------
 

@@ -42,8 +42,12 @@ def draw_common_tokens(ids: np.ndarray, special: Sequence[int], count: int) -> n
     return np.resize(common[chosen], count)
 
 
-def read_prompted(encoder: Encoder, prompts: Tensor, batch: Batch, *, shifted: bool) -> Tensor:
+def read_prompted(
+    encoder: Encoder, prompts: Tensor, batch: Batch, *, shifted: bool, tokens: bool = False
+) -> tuple[Tensor, Tensor | None]:
     """The last layer's states of prompts (B, Q, E) put before the texts, and then of [CLS]: (B, Q + 1, H)
+
+    With `tokens` the states of the texts' own tokens too: (T, H)
 
     `shifted`: positions are counted over prompts and text. Otherwise prompts have neither a position nor a type, and
     the text's positions are as without them.
@@ -64,4 +68,5 @@ def read_prompted(encoder: Encoder, prompts: Tensor, batch: Batch, *, shifted: b
     x = encoder.embed(joined, positions, types)
     for layer in encoder.layers:
         x = layer(x, layout)
-    return encoder.finish(x[places_to_read.flatten()]).unflatten(0, (len(batch), count + 1))
+    read = encoder.finish(x[places_to_read.flatten()]).unflatten(0, (len(batch), count + 1))
+    return read, encoder.finish(x[place_of_text]) if tokens else None

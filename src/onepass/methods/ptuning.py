@@ -22,7 +22,7 @@ from onepass.encoder.batch import Batch
 from onepass.encoder.encoder import Encoder
 from onepass.errors import ConfigError
 from onepass.methods.asked import Asked
-from onepass.methods.base import Method, Pooler, Stage, States, pool_by_task
+from onepass.methods.base import Method, Pooler, Stage, States, TokenStates, pool_by_task, starts_of
 from onepass.methods.folding import once_per_ask
 from onepass.methods.prompts import random_prompts, read_prompted, token_prompts
 
@@ -47,6 +47,7 @@ class PTuning(Method):
     """
 
     one_pass = False
+    gives_tokens = True
 
     def __init__(
         self,
@@ -102,10 +103,12 @@ class PTuning(Method):
     def forward(self, batch: Batch, asked: Tensor) -> States:
         asks = Asked(asked, batch.ids.device)
         prompts = asks.per_ask(self.tasks.stacked("prompts", asks.tasks)).flatten(0, 1)  # (B * K, P, E)
-        states = read_prompted(self.encoder, prompts, once_per_ask(batch, asked), shifted=self.shifted)
+        texts, reads_tokens = once_per_ask(batch, asked), bool(self.reading_tokens(asked))
+        states, text = read_prompted(self.encoder, prompts, texts, shifted=self.shifted, tokens=reads_tokens)
         read = states[:, -1] if self.readout == "cls" else states[:, :-1].mean(1)  # (B * K, H)
         vectors = read.unflatten(0, asks.shape)
-        return States(pool_by_task(vectors, self.tasks, asks) if self.pooler is None else self.pooler(vectors))
+        tokens = None if text is None else TokenStates(text, starts_of(texts.layout))
+        return States(pool_by_task(vectors, self.tasks, asks) if self.pooler is None else self.pooler(vectors), tokens)
 
     def stages(self) -> list[Stage]:
         return [Stage(freeze_encoder=self.frozen)]

@@ -23,7 +23,7 @@ from onepass.encoder.config import EncoderConfig
 from onepass.encoder.encoder import Encoder
 from onepass.errors import ConfigError
 from onepass.methods.asked import Asked
-from onepass.methods.base import Method, Pooler, Stage, States, first_tokens, pool_by_task
+from onepass.methods.base import Method, Pooler, Stage, States, TokenStates, first_tokens, pool_by_task, starts_of
 from onepass.methods.folding import once_per_ask
 
 
@@ -45,6 +45,7 @@ class PTuning2(Method):
     """
 
     one_pass = False
+    gives_tokens = True
 
     def __init__(
         self,
@@ -81,8 +82,9 @@ class PTuning2(Method):
         for layer, prefix in zip(encoder.layers, prefixes.unbind(1), strict=True):
             key, value = prefix.unbind(1)  # (B * K, P, heads, head_dim)
             x = layer(x, texts.layout, prefix=(key, value))
-        vectors = encoder.finish(first_tokens(x, texts)).unflatten(0, asks.shape)  # (B, K, H)
-        return States(pool_by_task(vectors, self.tasks, asks) if self.pooler is None else self.pooler(vectors))
+        tokens = TokenStates(encoder.finish(x), starts_of(texts.layout)) if self.reading_tokens(asked) else None
+        vectors = encoder.finish(first_tokens(x, texts.layout)).unflatten(0, asks.shape)  # (B, K, H)
+        return States(pool_by_task(vectors, self.tasks, asks) if self.pooler is None else self.pooler(vectors), tokens)
 
     def stages(self) -> list[Stage]:
         return [Stage(freeze_encoder=self.frozen)]

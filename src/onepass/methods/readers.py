@@ -3,7 +3,9 @@
 Ours; it keeps MTOP's idea (tokens per task, a conditional pooler, one pass) and changes who may look at whom. The
 text attends to the text only, as in the plain encoder. A task's readers attend to the text and to that task's own
 readers. So an answer does not depend on which other tasks exist or are asked; a row costs the same to train on
-whatever N is; and in the last layer nothing of the text is computed but its keys and values.
+whatever N is; and in the last layer nothing of the text is computed but its keys and values, unless a task is asked
+that reads tokens: it is given the text's last states, shared by all such tasks, and turns them by what its readers
+found, (1 + scale) * x + shift.
 
 For hundreds of tasks there are lighter forms: fewer layers (`depth`) and tokens, no feed-forward part in the last
 layer (`readout: attention`), and poolers of low rank.
@@ -21,7 +23,7 @@ from onepass.encoder.batch import Batch, Layout
 from onepass.encoder.encoder import Encoder
 from onepass.errors import ConfigError
 from onepass.methods.asked import Asked, linear_by_task
-from onepass.methods.base import Method, Pooler, States, pool_by_task
+from onepass.methods.base import Method, Pooler, States, TokenStates, pool_by_task, shared_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -54,6 +56,8 @@ class ReaderTask(nn.Module):
         self.pooler = (
             Pooler(width) if pooler == "task" else LowRankPooler(width, rank) if pooler == "low_rank" else None
         )
+        self.film: nn.Linear | None = None
+        """From the task's vector to the scale and the shift of token states, if it reads them"""
 
 
 class Readers(Method):
@@ -66,6 +70,7 @@ class Readers(Method):
 
     caches = "tokens"
     teachers = 3
+    gives_tokens = True
 
     def __init__(
         self,
@@ -115,6 +120,13 @@ class Readers(Method):
         task.tokens.copy_(cls.cpu() + self.noise * torch.randn(task.tokens.shape))
         self.tasks.append(task)
 
+    def let_read_tokens(self, task: int) -> None:
+        super().let_read_tokens(task)
+        film = nn.Linear(self.encoder.width, 2 * self.encoder.width)
+        nn.init.zeros_(film.weight)  # at first tokens are read as they are
+        nn.init.zeros_(film.bias)
+        self.own(task).film = film
+
     def own(self, task: int) -> ReaderTask:
         return cast(ReaderTask, self.tasks[task])
 
@@ -125,32 +137,43 @@ class Readers(Method):
         return {"runner": "readers", "depth": self.depth, "readout": "attention" if self.light else "layer"}
 
     def forward(self, batch: Batch, asked: Tensor) -> States:
-        return self.answer(self.keys_values(batch), batch.layout, asked)
+        text, states = self.keys_values(batch, bool(self.reading_tokens(asked)))
+        return self.answer(text, states, batch.layout, asked)
 
-    def cache(self, batch: Batch) -> Tensor:
-        """The keys and values of the top layers, (T, depth, 2, heads, d)."""
-        return torch.stack([torch.stack(pair, 1) for pair in self.keys_values(batch)], 1)
+    def cache(self, batch: Batch, tokens: bool = False) -> Tensor:
+        """The keys and values of the top layers, and the last states if tokens are read: (T, depth * 2 * H [+ H])"""
+        text, states = self.keys_values(batch, tokens)
+        parts = [part.flatten(1) for pair in text for part in pair]
+        return torch.cat(parts if states is None else [*parts, states], 1)
 
     def from_cache(self, cached: Tensor, layout: Layout, asked: Tensor) -> States:
-        return self.answer([(pair[:, 0], pair[:, 1]) for pair in cached.unbind(1)], layout, asked)
+        parts = cached.split(self.encoder.width, 1)
+        heads = (self.encoder.config.heads, self.encoder.config.head_dim)
+        pairs = zip(parts[: 2 * self.depth : 2], parts[1 : 2 * self.depth : 2], strict=True)
+        text = [(key.unflatten(1, heads), value.unflatten(1, heads)) for key, value in pairs]
+        return self.answer(text, parts[-1] if len(parts) > 2 * self.depth else None, layout, asked)
 
-    def keys_values(self, batch: Batch) -> list[tuple[Tensor, Tensor]]:
-        """The text's keys and values, each (T, heads, d), in the top layers."""
+    def keys_values(self, batch: Batch, tokens: bool) -> tuple[list[tuple[Tensor, Tensor]], Tensor | None]:
+        """The text's keys and values, each (T, heads, d), in the top layers; with `tokens` its last states (T, H)."""
         encoder, layout = self.encoder, batch.layout
         x = encoder.embed(encoder.words(batch.ids), layout.positions, batch.types)
         entry = encoder.depth - self.depth
         for layer in encoder.layers[:entry]:
             x = layer(x, layout)
         found = []
-        for layer in encoder.layers[entry:-1]:
+        for layer in encoder.layers[entry:] if tokens else encoder.layers[entry:-1]:
             query, key, value = layer.project(x, layout)
             found.append((key, value))
             x = layer.feed_forward(layer.merge(x, layer.attend(query, key, value, layout)))
+        if tokens:
+            return found, encoder.finish(x)
         # Nobody looks at the text after the last layer: its keys and values are all that is needed there.
-        return [*found, encoder.layers[-1].keys_values(x, layout)]
+        return [*found, encoder.layers[-1].keys_values(x, layout)], None
 
-    def answer(self, text: Sequence[tuple[Tensor, Tensor]], layout: Layout, asked: Tensor) -> States:
-        """What the asked tasks' readers make of the text's keys and values."""
+    def answer(
+        self, text: Sequence[tuple[Tensor, Tensor]], states: Tensor | None, layout: Layout, asked: Tensor
+    ) -> States:
+        """What the asked tasks' readers make of the text's keys and values, and of its last states."""
         asks = Asked(asked, text[0][0].device)
         tokens = self.tasks.stacked("tokens", asks.tasks)  # (U, n, H)
         readers = asks.per_ask(tokens)  # (B, K, n, H)
@@ -164,7 +187,20 @@ class Readers(Method):
             readers = layer.merge(readers, got)
             if not self.light or layer is not layers[-1]:
                 readers = layer.feed_forward(readers)
-        return States(self.pool(self.encoder.finish(readers).mean(2), asks))
+        vectors = self.pool(self.encoder.finish(readers).mean(2), asks)
+        return States(vectors, None if states is None else self.condition(states, vectors, layout, asks))
+
+    def condition(self, states: Tensor, vectors: Tensor, layout: Layout, asks: Asked) -> TokenStates:
+        """The text's states (T, H) as each ask that reads tokens sees them."""
+        flat = vectors.flatten(0, 1)  # (B * K, H)
+        turned = flat.new_zeros(len(flat), 2 * flat.shape[-1])
+        for task, own in zip(asks.tasks.tolist(), asks.asks, strict=True):
+            if (film := self.own(task).film) is not None:
+                numbers = torch.from_numpy(own).to(flat.device, non_blocking=True)
+                turned = turned.index_copy(0, numbers, film(flat[numbers]).to(turned.dtype))
+        shared = shared_tokens(states, layout, vectors.shape[1])
+        shared.scale, shared.shift = turned.chunk(2, -1)
+        return shared
 
     def pool(self, vectors: Tensor, asks: Asked) -> Tensor:
         """Each ask through its task's pooler: (B, K, H) -> (B, K, H)"""

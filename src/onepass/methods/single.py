@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from onepass.encoder.batch import Batch
 from onepass.encoder.encoder import Encoder
 from onepass.methods.asked import Asked
-from onepass.methods.base import READOUTS, Method, Pooler, Stage, States
+from onepass.methods.base import READOUTS, Method, Pooler, Stage, States, TokenStates, starts_of
 
 
 class OwnModel(nn.Module):
@@ -28,6 +29,7 @@ class Single(Method):
 
     one_pass = False
     cannot_choose = "every task is trained by itself, so there are no rows of others to choose from"
+    gives_tokens = True
 
     def __init__(self, encoder: Encoder, *, readout: Literal["cls", "mean"] = "cls"):
         super().__init__(encoder)
@@ -41,15 +43,22 @@ class Single(Method):
 
     def forward(self, batch: Batch, asked: Tensor) -> States:
         order = Asked(asked)
-        per_task = []
-        for task, asks in zip(order.tasks, order.asks, strict=True):
+        reading = self.reading_tokens(asked)
+        per_task, tokens, starts, length = [], [], np.zeros(asked.numel(), np.int64), 0
+        for task, asks in zip(order.tasks.tolist(), order.asks, strict=True):
             texts = batch.select((asks // asked.shape[1]).tolist())
             own: OwnModel = self.tasks[task]
-            per_task.append(own.pooler(self.readout(own.encoder(texts), texts)))
+            states = own.encoder(texts)
+            per_task.append(own.pooler(self.readout(states, texts.layout)))
+            if task in reading:
+                tokens.append(states)
+                starts[asks] = length + starts_of(texts.layout)
+                length += len(states)
         vectors = torch.cat(per_task)  # asks, task by task
         back = torch.empty(asked.numel(), dtype=torch.long)
         back[torch.cat([torch.from_numpy(asks) for asks in order.asks])] = torch.arange(asked.numel())
-        return States(vectors[back.to(vectors.device)].unflatten(0, order.shape))
+        vectors = vectors[back.to(vectors.device)].unflatten(0, order.shape)
+        return States(vectors, TokenStates(torch.cat(tokens), starts) if tokens else None)
 
     def stages(self) -> list[Stage]:
         return [Stage(f"task {i + 1} of {len(self.tasks)}", tasks=[i]) for i in range(len(self.tasks))]

@@ -27,7 +27,7 @@ from onepass.tasks import make_task
 from onepass.training.average import RunningMean
 from onepass.training.best import Best
 from onepass.training.cache import TextCache, multiplies_halves
-from onepass.training.evaluation import scores_of
+from onepass.training.evaluation import as_logits, scores_of
 from onepass.training.optimizer import PlainAdamW, parameter_groups, rate_at, set_rates
 from onepass.training.options import TrainOptions
 from onepass.training.sets import TaskSet, fingerprint, read_set
@@ -162,10 +162,11 @@ class Adding:
         self.model, self.item, self.options, self.progress = model, item, options, progress
         self.number = len(model.tasks) - 1
         self.kind = model.kinds[self.number]
-        self.targets = self.kind.scale_targets(item.task, item.train.targets)
+        self.targets = self.kind.scale_targets(item.task, item.train.targets, item.train.readings)
         half = options.precision == "bf16" or (options.precision == "auto" and multiplies_halves(model.device))
-        self.train = TextCache(model.method, item.train, half=half)
-        self.validation = TextCache(model.method, item.validation)
+        tokens = self.kind.reads_tokens
+        self.train = TextCache(model.method, item.train, half=half, tokens=tokens)
+        self.validation = TextCache(model.method, item.validation, tokens=tokens)
 
     def run(self) -> None:
         """Train, and leave the best weights in the model."""
@@ -219,39 +220,41 @@ class Adding:
         elif self.options.start == "mean" and others:
             self.model.method.start_from_mean(self.number, others)
         elif self.options.start == "similar" and others:
+            if self.kind.ragged:
+                raise ConfigError(
+                    f"Task {self.item.task.name!r} has several answers a row, so that no most similar task can be "
+                    "found. Use start=mean or start=fresh."
+                )
             old = most_similar(self.train, self.item.train.targets, others, self.options.seed)
             log.info("%s: starts from %s, the most similar task", self.item.task.name, self.model.tasks[old].name)
             self.model.method.start_from(self.number, old)
 
     def loss(self, rows: Sequence[int]) -> Tensor:
         """The mean loss of these training rows."""
-        batch, states = self.train.ask(rows, self.asked(rows))
+        batch, asked, where, states = self.train.ask(rows, [self.number])
         targets = [self.targets[row] for row in rows]
-        losses = self.model.losses(batch, self.asked(rows), targets, lambda *_: states)
+        losses = self.model.losses(batch, asked, targets, lambda *_: states, where)
         return losses.mean() + self.model.method.extra_loss()
 
-    def asked(self, rows: Sequence[int]) -> Tensor:
-        return torch.full((len(rows), 1), self.number)
-
-    def validation_logits(self) -> np.ndarray:
-        """The task's logits on its validation rows, (R, C)."""
+    def validation_logits(self) -> Any:
+        """The task's logits on its validation rows, (R, C) or a list of (P, C)."""
         model, examples = self.model, self.item.validation
         model.eval()
-        logits = np.zeros((len(examples), self.kind.outputs(self.item.task)), np.float32)
+        logits: list[Any] = [None] * len(examples)
         order = [(0, row) for row in range(len(examples))]
         with torch.no_grad():
             for pairs in sorted_batches(order, [self.validation.lengths], 512, BATCH_TOKENS):
                 rows = [row for _, row in pairs]
-                batch, states = self.validation.ask(rows, self.asked(rows))
-                (answers,) = model(batch, self.asked(rows), lambda *_, found=states: found)
-                logits[rows] = answers.logits.float().cpu().numpy()
-        return logits
+                batch, asked, where, states = self.validation.ask(rows, [self.number])
+                for place, own in model.row_logits(batch, asked, where, lambda *_, found=states: found).items():
+                    logits[rows[place]] = own
+        return as_logits(logits, self.kind, self.item.task)
 
     def evaluate(self, best: Best, epoch: int) -> None:
         """Score the validation rows, and keep the weights if they are the best so far."""
         model, name, examples = self.model, self.item.task.name, self.item.validation
         logits = self.validation_logits()
-        result = scores_of(model, self.number, logits, examples.targets)
+        result = scores_of(model, self.number, logits, examples)
         if best.offer({name: result}, model, epoch):
             model.records[self.number]["scores"] = {"validation": result}
         log.info("%s, epoch %d: %.1f%s", name, epoch, result["score"], ", best so far" if not best.since else "")
@@ -268,7 +271,9 @@ def most_similar(texts: TextCache, targets: np.ndarray, tasks: Sequence[int], se
     y = y - y.mean(0)
     was_training = texts.method.training
     texts.method.eval()
-    vectors = texts.ask(rows, torch.tensor(list(tasks)).expand(len(rows), -1))[1].vectors.float().cpu()
+    _, _, where, states = texts.ask(rows, tasks)
+    assert where.rows is not None
+    vectors = states.vectors.float().cpu()[np.unique(where.rows, return_index=True)[1]]  # of a row's first sequence
     texts.method.train(was_training)
     errors = [_left_out_error(vectors[:, place], y) for place in range(len(tasks))]
     return tasks[int(np.argmin(errors))]

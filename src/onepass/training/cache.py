@@ -15,9 +15,10 @@ from torch import Tensor
 from onepass.atomic import reason
 from onepass.data.examples import Examples
 from onepass.data.stream import sorted_batches
-from onepass.encoder.batch import Batch, Layout
+from onepass.encoder.batch import Batch
 from onepass.errors import TrainingError
 from onepass.methods import Method, States
+from onepass.where import Where, pack
 
 MOST_IN_MEMORY = 512 * 2**20
 """Bytes; what is larger lies in a temporary file, in half precision"""
@@ -32,11 +33,22 @@ class TextCache:
     A method that can know nothing of a text before its task is asked reads the text each time instead.
     """
 
-    def __init__(self, method: Method, examples: Examples, most_in_memory: int = MOST_IN_MEMORY, *, half: bool = False):
-        """`half`: the encoder reads the texts in bf16."""
-        self.method, self.examples = method, examples
+    def __init__(
+        self,
+        method: Method,
+        examples: Examples,
+        most_in_memory: int = MOST_IN_MEMORY,
+        *,
+        half: bool = False,
+        tokens: bool = False,
+    ):
+        """`half`: the encoder reads the texts in bf16. `tokens`: a task will be asked that reads tokens."""
+        self.method, self.examples, self.tokens = method, examples, tokens
         self.lengths = examples.lengths
-        self.store: Tensor | None = None  # (all tokens, ...) or (all texts, ...), from long texts to short ones
+        by_token = method.caches == "tokens" or tokens
+        self.sizes = self.lengths if by_token else np.diff(examples.parts)
+        """How much of the store each row has"""
+        self.store: Tensor | None = None  # (all tokens, ...) or (all sequences, ...), from long rows to short ones
         self.starts: NDArray[np.int64] = np.zeros(len(examples), np.int64)
         """Where each row's part of the store begins"""
         if method.caches != "nothing" and len(examples):
@@ -46,40 +58,35 @@ class TextCache:
     @torch.no_grad()
     def _fill(self, most_in_memory: int) -> None:
         method = self.method
-        sizes = self.lengths if method.caches == "tokens" else np.ones(len(self.examples), np.int64)
         order = [(0, row) for row in range(len(self.examples))]
         was_training = method.training
         method.eval()
         place = 0
         for pairs in sorted_batches(order, [self.lengths], max_rows=len(order), max_tokens=TOKENS):
             rows = [row for _, row in pairs]
-            found = method.cache(self._batch(rows)).float().cpu()
+            batch, _, _ = pack([(0, self.examples, row) for row in rows])
+            found = method.cache(batch.to(method.device), self.tokens).float().cpu()
             if self.store is None:
-                self.store = _room(int(sizes.sum()), found.shape[1:], most_in_memory)
+                self.store = _room(int(self.sizes.sum()), found.shape[1:], most_in_memory)
             half = self.store.dtype == torch.float16
             self.store[place : place + len(found)] = found.clamp(-FAR, FAR) if half else found
-            self.starts[rows] = place + np.cumsum(sizes[rows]) - sizes[rows]
+            self.starts[rows] = place + np.cumsum(self.sizes[rows]) - self.sizes[rows]
             place += len(found)
         method.train(was_training)
 
-    def ask(self, rows: Sequence[int], asked: Tensor) -> tuple[Batch, States]:
-        """These rows' batch, and what the method answers to `asked` (B, K)."""
-        batch = self._batch(rows)
+    def ask(self, rows: Sequence[int], tasks: Sequence[int]) -> tuple[Batch, Tensor, Where, States]:
+        """The sequences of these rows as a batch, what is asked of them, and what the method answers."""
+        batch, _, where = pack([(0, self.examples, row) for row in rows])
+        batch, asked = batch.to(self.method.device), torch.tensor(list(tasks)).expand(len(batch), -1)
         if self.store is None:
-            return batch, self.method(batch, asked)
-        return batch, self.method.from_cache(self._parts(rows, batch.layout), batch.layout, asked)
+            return batch, asked, where, self.method(batch, asked)
+        parts = torch.cat([self.part(row) for row in rows]).to(batch.layout.device, torch.float32)
+        return batch, asked, where, self.method.from_cache(parts, batch.layout, asked)
 
     def part(self, row: int) -> Tensor:
-        """What is kept of one row's text."""
+        """What is kept of one row's texts."""
         assert self.store is not None
-        size = int(self.lengths[row]) if self.method.caches == "tokens" else 1
-        return self.store[self.starts[row] : self.starts[row] + size]
-
-    def _parts(self, rows: Sequence[int], layout: Layout) -> Tensor:
-        return torch.cat([self.part(row) for row in rows]).to(layout.device, torch.float32)
-
-    def _batch(self, rows: Sequence[int]) -> Batch:
-        return Batch.of([self.examples.sequence(row) for row in rows]).to(self.method.device)
+        return self.store[self.starts[row] : self.starts[row] + self.sizes[row]]
 
 
 def multiplies_halves(device: torch.device) -> bool:

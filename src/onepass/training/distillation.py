@@ -96,11 +96,13 @@ class Teaching:
 
 def same_input(one: Task, other: Task) -> bool:
     """Whether a text of one task can be asked the other."""
-    return len(one.text) == len(other.text)
+    return len(one.text) == len(other.text) and teachable(make_kind(one)) and teachable(make_kind(other))
 
 
 def teachable(kind: Kind) -> bool:
-    return type(kind).divergence is not Kind.divergence
+    """Whether a teacher's answers can be learned from: those of kinds with one vector a row."""
+    whole = kind.points == "vector" and not kind.ragged and kind.windows.most == 1
+    return whole and type(kind).divergence is not Kind.divergence
 
 
 def teach(
@@ -197,7 +199,7 @@ def _ask(teacher: Model, examples: Examples, asked: Sequence[int]) -> list[Array
     on_gpu = teacher.device.type == "cuda"
     for pairs in sorted_batches(order, [examples.lengths], ROWS, TOKENS):
         rows = [row for _, row in pairs]
-        batch = Batch.of([examples.sequence(row) for row in rows])
+        batch = Batch.of([examples.sequence(int(examples.parts[row])) for row in rows])
         with torch.autocast("cuda", torch.bfloat16) if on_gpu else nullcontext():
             for values, logits in zip(found, teacher.logits(batch, asked), strict=True):
                 values[rows] = logits

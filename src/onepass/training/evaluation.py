@@ -9,48 +9,51 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from onepass.calibration import trust
 from onepass.data.examples import Examples, read_examples
 from onepass.data.examples import split as split_rows
 from onepass.data.stream import sorted_batches
-from onepass.encoder.batch import Batch
 from onepass.errors import ConfigError, DataError, listed, unknown
-from onepass.heads import check_kinds
+from onepass.heads import Kind, check_kinds
 from onepass.model import Forward, Model
 from onepass.tasks import Task, TaskFile, read_task_file
 from onepass.training.sets import SPLIT_SEED, path_of
+from onepass.where import pack
 
 log = logging.getLogger(__name__)
 EVALUATION_ROWS, EVALUATION_TOKENS = 512, 16384
 
 
-@torch.inference_mode()
 def all_logits(
     model: Model, examples: Mapping[int, Examples], autocast: Any = None, method: Forward | None = None
-) -> dict[int, np.ndarray]:
-    """The logits of every row of each task (by number), each row asked its own task only."""
+) -> dict[int, Any]:
+    """The logits of every row of each task (by number), each row asked its own task only.
+
+    An array (N, C), or of ragged kinds a list of (P, C).
+    """
     numbers = list(examples)
     order = [(place, row) for place, task in enumerate(numbers) for row in range(len(examples[task]))]
     lengths = [examples[task].lengths for task in numbers]
-    found = {
-        task: np.zeros((len(examples[task]), model.kinds[task].outputs(model.tasks[task])), np.float32)
-        for task in numbers
-    }
+    found: dict[int, list[Any]] = {task: [None] * len(examples[task]) for task in numbers}
     was_training = model.training
     model.eval()
     with autocast or nullcontext():
         for pairs in sorted_batches(order, lengths, EVALUATION_ROWS, EVALUATION_TOKENS):
-            batch = Batch.of([examples[numbers[place]].sequence(row) for place, row in pairs])
-            asked = torch.tensor([[numbers[place]] for place, _ in pairs])
-            for group in model(batch.to(model.device), asked, method):
-                values = group.logits.float().cpu().numpy()
-                for ask, row_logits in zip(group.asks, values, strict=True):
-                    place, row = pairs[ask]
-                    found[numbers[place]][row] = row_logits
+            chosen = [(numbers[place], examples[numbers[place]], row) for place, row in pairs]
+            batch, asked, where = pack(chosen)
+            logits = model.row_logits(batch, asked, where, method)
+            for number, (task, _, row) in enumerate(chosen):
+                found[task][row] = logits[number]
     model.train(was_training)
-    return found
+    return {task: as_logits(rows, model.kinds[task], model.tasks[task]) for task, rows in found.items()}
+
+
+def as_logits(rows: list[Any], kind: Kind, task: Task) -> Any:
+    """The logits of rows as kinds want them: (R, C), or of ragged kinds a list of (P, C)."""
+    if kind.ragged:
+        return rows
+    return np.stack(rows) if rows else np.zeros((0, kind.outputs(task)), np.float32)
 
 
 def score_tasks(
@@ -58,14 +61,14 @@ def score_tasks(
 ) -> dict[str, dict[str, Any]]:
     """Every task's scores in percent, by task name, with its own metric as `score`."""
     return {
-        model.tasks[number].name: scores_of(model, number, logits, examples[number].targets)
+        model.tasks[number].name: scores_of(model, number, logits, examples[number])
         for number, logits in all_logits(model, examples, autocast, method).items()
     }
 
 
-def scores_of(model: Model, number: int, logits: np.ndarray, targets: np.ndarray) -> dict[str, Any]:
+def scores_of(model: Model, number: int, logits: Any, rows: Examples) -> dict[str, Any]:
     """One task's scores in percent, with its own metric as `score`."""
-    scores = model.kinds[number].score(model.tasks[number], logits, targets)
+    scores = model.kinds[number].score(model.tasks[number], logits, rows.targets, rows.readings)
     metric = next(iter(scores))
     return {"metric": metric, "score": scores[metric], "rows": len(logits), **scores}
 
@@ -107,7 +110,7 @@ def evaluate(
     results = {}
     for number, logits in all_logits(model, examples).items():
         task, kind, targets = model.tasks[number], model.kinds[number], examples[number].targets
-        result = scores_of(model, number, logits, targets)
+        result = scores_of(model, number, logits, examples[number])
         metric = tasks[task.name].metric or result["metric"]
         result |= {"metric": metric, "score": result[metric], "split": used[task.name]}
         result |= trust(task, kind, logits, targets)

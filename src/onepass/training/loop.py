@@ -25,13 +25,12 @@ from tqdm import tqdm
 
 from onepass.calibration import settle
 from onepass.data.stream import RowStream
-from onepass.encoder.batch import Batch
 from onepass.encoder.loading import load_encoder
 from onepass.errors import ConfigError, TrainingError, listed
 from onepass.folder import check_output, size_of
 from onepass.heads import check_kinds
 from onepass.methods import Stage, check_method, make_method, settle_method
-from onepass.model import Model
+from onepass.model import Model, check_served
 from onepass.tasks import TaskFile, read_task_file
 from onepass.training.alarms import find_alarms
 from onepass.training.average import RunningMean
@@ -47,9 +46,10 @@ from onepass.training.rows import Draws, UsedRows, choose_rows, draw_epoch
 from onepass.training.sets import TaskSet, fingerprint, read_sets
 from onepass.training.stages import Finished, fixed_parameters, stages_of
 from onepass.training.teachers import forget_teachers, own_teachers, teachers_wanted
+from onepass.where import pack
 
 log = logging.getLogger(__name__)
-CHECKS = (check_method, check_kinds, check_train)
+CHECKS = (check_method, check_kinds, check_served, check_train)
 MOST_SKIPPED_IN_A_ROW = 3
 FINDING_ROWS = 64  # of each task, for what a method tells of them
 
@@ -139,7 +139,10 @@ class Trainer:
             kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)],
         )
         self.progress = progress and self.accelerator.is_main_process
-        self.targets = [model.kinds[i].scale_targets(item.task, item.train.targets) for i, item in enumerate(sets)]
+        self.targets = [
+            model.kinds[i].scale_targets(item.task, item.train.targets, item.train.readings)
+            for i, item in enumerate(sets)
+        ]
         self.history: list[dict[str, Any]] = []
         self.texts: dict[int, TextCache] = {}
         """What a stage on cached texts has of each task's rows"""
@@ -200,7 +203,10 @@ class Trainer:
         if stage.cached:
             most = MOST_IN_MEMORY // len(tasks)
             with self.accelerator.autocast():
-                self.texts = {task: TextCache(model.method, self.sets[task].train, most) for task in tasks}
+                tokens = any(model.kinds[task].reads_tokens for task in tasks)
+                self.texts = {
+                    task: TextCache(model.method, self.sets[task].train, most, tokens=tokens) for task in tasks
+                }
         optimizer = make_optimizer(model.method, model.heads, options)
         step, optimizer = self.accelerator.prepare(Objective(model, stage.forward, options, self.teaching), optimizer)
         sizes = [len(self.sets[task].train) for task in tasks]
@@ -306,14 +312,16 @@ class Trainer:
         self, losses_of: nn.Module, optimizer: Any, rows: list[tuple[int, int]], losses: TaskLosses, mean: RunningMean
     ) -> bool:
         """One update from (task, row) pairs; False if its gradient was not finite and it was left out."""
-        batch = Batch.of([self.sets[task].train.sequence(row) for task, row in rows]).to(self.accelerator.device)
+        packed, asked, where = pack([(task, self.sets[task].train, row) for task, row in rows])
+        batch = packed.to(self.accelerator.device)
         lesson = self.teaching.lesson(rows, self.tasks, self.done) if self.teaching is not None else None
-        asked = torch.tensor([[task] for task, _ in rows]) if lesson is None else lesson.asked
+        if lesson is not None:
+            asked, where = where.asking_more(lesson.asked)
         kept = (
             torch.cat([self.texts[task].part(row) for task, row in rows]).to(batch.ids.device) if self.texts else None
         )
         targets = [self.targets[task][row] for task, row in rows]
-        found = losses_of(batch, asked, targets, lesson, kept)  # (B,)
+        found = losses_of(batch, asked, targets, lesson, kept, where)  # (R,)
         tasks = np.array([task for task, _ in rows])
         weights = np.array([self.sets[task].task.weight for task in tasks]) * self.sampler.weights(tasks)
         factors = torch.from_numpy(weights.astype(np.float32)).to(found.device, non_blocking=True)
@@ -372,8 +380,8 @@ class Trainer:
         for task, item in enumerate(self.sets):
             rows = range(min(len(item.validation), FINDING_ROWS))
             if len(rows):
-                batch = Batch.of([item.validation.sequence(row) for row in rows]).to(self.accelerator.device)
-                batches.append((batch, torch.full((len(rows), 1), task)))
+                batch, asked, _ = pack([(task, item.validation, row) for row in rows])
+                batches.append((batch.to(self.accelerator.device), asked))
         return {self.model.names[task]: found for task, found in self.model.method.findings(batches).items()}
 
     def diverged(self, rows: list[tuple[int, int]]) -> TrainingError:

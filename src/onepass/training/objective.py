@@ -16,6 +16,7 @@ from onepass.methods import States
 from onepass.model import Answers, Model
 from onepass.training.distillation import Lesson, Teaching, teachable
 from onepass.training.options import TrainOptions
+from onepass.where import PLAIN, Where
 
 
 class Objective(nn.Module):
@@ -44,27 +45,33 @@ class Objective(nn.Module):
         targets: Sequence[Any],
         lesson: Lesson | None = None,
         kept: Tensor | None = None,
+        where: Where = PLAIN,
     ) -> Tensor:
-        """The losses (B,); `targets` holds one target a text, as the kind scaled them.
+        """The losses (R,); `targets` holds one target a row, as the kind scaled them. Most rows are one text each.
 
         `kept` is what the method's cache has of the texts, if they were read before.
         """
-        answers = self.answers(batch, asked, kept)
-        losses = self.losses(answers, asked, targets, lesson)
+        answers = self.answers(batch, asked, kept, where)
+        losses = self.losses(answers, asked, targets, lesson, where)
         if self.options.rdrop:
-            again = self.answers(batch, asked, kept)  # with other units dropped out
-            losses = (losses + self.losses(again, asked, targets, lesson)) / 2
-            losses = losses + self.options.rdrop * self.apart(answers, again, asked)
+            again = self.answers(batch, asked, kept, where)  # with other units dropped out
+            losses = (losses + self.losses(again, asked, targets, lesson, where)) / 2
+            losses = losses + self.options.rdrop * self.apart(answers, again, asked, where)
         return losses
 
     def losses(
-        self, answers: Sequence[Answers], asked: Tensor, targets: Sequence[Any], lesson: Lesson | None
+        self,
+        answers: Sequence[Answers],
+        asked: Tensor,
+        targets: Sequence[Any],
+        lesson: Lesson | None,
+        where: Where = PLAIN,
     ) -> Tensor:
-        """What the labels and the teachers say about one pass, (B,)."""
-        losses = self.model.losses_of(own_answers(answers, asked.shape[1]), targets, self.scale)
+        """What the labels and the teachers say about one pass, (R,)."""
+        losses = self.model.losses_of(own_answers(answers, asked.shape[1]), targets, self.scale, where)
         if lesson is not None:
             share = torch.from_numpy(lesson.weights[:, 0]).to(losses.device, non_blocking=True)
-            losses = (1.0 - share) * losses + self.taught(answers, lesson)
+            losses = (1.0 - share) * losses + self.taught(answers, lesson, where)
         return losses
 
     def scale(self, outputs: int) -> float:
@@ -73,33 +80,42 @@ class Objective(nn.Module):
             return 1.0 / math.log(outputs) if outputs > 1 else 1.0
         return self.model.method.loss_scale(outputs)
 
-    def apart(self, answers: Sequence[Answers], again: Sequence[Answers], asked: Tensor) -> Tensor:
-        """How far two passes are from each other in their answers to the texts' own tasks, (B,); arXiv:2106.14448."""
-        total = answers[0].logits.new_zeros(asked.shape[0], dtype=torch.float)
+    def apart(
+        self,
+        answers: Sequence[Answers],
+        again: Sequence[Answers],
+        asked: Tensor,
+        where: Where = PLAIN,
+    ) -> Tensor:
+        """How far two passes are from each other in their answers to the rows' own tasks, (R,); arXiv:2106.14448."""
+        num_rows = asked.shape[0] if where.rows is None else int(where.rows[-1]) + 1
+        total = answers[0].logits.new_zeros(num_rows, dtype=torch.float)
         for one, two in zip(own_answers(answers, asked.shape[1]), own_answers(again, asked.shape[1]), strict=True):
             if teachable(one.kind):
                 far = one.kind.divergence(one.logits, two.logits) + one.kind.divergence(two.logits, one.logits)
-                rows = torch.from_numpy(one.asks).to(far.device, non_blocking=True)
+                rows = torch.from_numpy(where.row_of(one.asks)).to(far.device, non_blocking=True)
                 total = total.index_add(0, rows, far / 2 * self.scale(one.logits.shape[-1]))
         return total
 
-    def answers(self, batch: Batch, asked: Tensor, kept: Tensor | None) -> list[Answers]:
+    def answers(self, batch: Batch, asked: Tensor, kept: Tensor | None, where: Where = PLAIN) -> list[Answers]:
         if kept is None:
-            return list(self.model(batch, asked, self.method))
+            return list(self.model(batch, asked, self.method, where))
         states = self.model.method.from_cache(kept, batch.layout, asked)
-        return list(self.model(batch, asked, lambda *_: states))
+        return list(self.model(batch, asked, lambda *_: states, where))
 
-    def taught(self, answers: Sequence[Answers], lesson: Lesson) -> Tensor:
-        """How far the answers are from the teachers', summed over each text's asks by their weights, (B,)."""
+    def taught(self, answers: Sequence[Answers], lesson: Lesson, where: Where = PLAIN) -> Tensor:
+        """How far the answers are from the teachers', summed over each row's asks by their weights, (R,)."""
         assert self.teaching is not None
         temperature, (num_texts, num_asked) = self.teaching.options.temperature, lesson.asked.shape
         tasks, weights = lesson.asked.numpy().reshape(-1), lesson.weights.reshape(-1)
         total = answers[0].logits.new_zeros(num_texts, dtype=torch.float)
         for group in answers:
-            places = np.flatnonzero(weights[group.asks])
+            # Numbered as the asks of the rows: rows that have teachers are of one text each.
+            of_row = where.row_of(group.asks // num_asked) * num_asked + group.asks % num_asked
+            places = np.flatnonzero(weights[of_row])
             if not len(places):
                 continue
-            asks, logits = group.asks[places], group.logits
+            asks, logits = of_row[places], group.logits
             device = logits.device
             if len(places) < len(group.asks):
                 logits = logits[torch.from_numpy(places).to(device, non_blocking=True)]
@@ -121,6 +137,8 @@ def own_answers(answers: Sequence[Answers], num_asked: int) -> list[Answers]:
     for group in answers:
         places = np.flatnonzero(group.asks % num_asked == 0)
         if len(places):
-            logits = group.logits[torch.from_numpy(places).to(group.logits.device, non_blocking=True)]
-            chosen.append(replace(group, asks=group.asks[places] // num_asked, logits=logits))
+            points = np.flatnonzero(np.repeat(group.asks % num_asked == 0, group.counts))
+            logits = group.logits[torch.from_numpy(points).to(group.logits.device, non_blocking=True)]
+            asks, counts = group.asks[places] // num_asked, group.counts[places]
+            chosen.append(replace(group, asks=asks, logits=logits, counts=counts))
     return chosen

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from onepass.data.samplers import Sampler
 from onepass.data.stream import RowStream, token_batches
-from onepass.encoder.batch import Batch
 from onepass.model import Forward, Model
 from onepass.training.sets import TaskSet
+from onepass.where import pack
 
 Pair = tuple[int, int]
 
@@ -89,11 +89,11 @@ def choose_rows(
     with autocast:
         for part in token_batches(places, lengths, max_rows=len(drawn), max_tokens=4 * max_tokens):
             chosen = [place for _, place in part]
-            batch = Batch.of([sets[drawn[place][0]].train.sequence(drawn[place][1]) for place in chosen])
-            asked = torch.tensor([[drawn[place][0]] for place in chosen])
-            for group in model(batch.to(model.device), asked, forward):
-                found = group.kind.entropy(group.logits).float().cpu().numpy()
-                entropies[np.array(chosen)[group.asks]] = found
+            rows = [(task, sets[task].train, row) for task, row in (drawn[place] for place in chosen)]
+            batch, asked, where = pack(rows)
+            for group in model(batch.to(model.device), asked, forward, where):
+                own, logits = group.by_row(where)
+                entropies[np.array(chosen)[own]] = group.kind.entropy(logits).float().cpu().numpy()
     wanted = sampler.choose(np.array([task for task, _ in drawn]), np.nan_to_num(entropies))[:max_rows]
     fits = np.cumsum(lengths[0][wanted]) <= max_tokens
     fits[0] = True

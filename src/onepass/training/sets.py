@@ -84,8 +84,11 @@ def path_of(task: Task, split_name: str) -> Path:
 
 def fingerprint(examples: Examples) -> str:
     """64 bits that change with the texts or the targets of the rows, whatever their order."""
-    targets = examples.targets.astype(np.float64).reshape(len(examples), -1) @ np.arange(
-        1.0, 1.0 + examples.targets[0].size
-    )
-    rows = np.sort(examples.hashes ^ np.ascontiguousarray(targets).view(np.uint64))
-    return hashlib.blake2b(rows.tobytes(), digest_size=8).hexdigest()
+    if examples.targets.dtype == object:
+        said = [hashlib.blake2b(repr(target).encode(), digest_size=8).digest() for target in examples.targets]
+        targets = np.frombuffer(b"".join(said), np.uint64)
+    else:
+        numbers = examples.targets.astype(np.float64).reshape(len(examples), -1)
+        weighed = numbers @ np.arange(1.0, 1.0 + examples.targets[0].size)
+        targets = np.ascontiguousarray(weighed).view(np.uint64)
+    return hashlib.blake2b(np.sort(examples.hashes ^ targets).tobytes(), digest_size=8).hexdigest()

@@ -1,0 +1,46 @@
+"""Cells that hold a list: as such, written out as JSON, or with white space between the parts."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def listed_cell(cell: Any) -> list[Any]:
+    """The parts of a cell; ValueError if it holds no list.
+
+    >>> [listed_cell(cell) for cell in (["a", "b"], '["a", "b"]', "a b", "[a]")]
+    [['a', 'b'], ['a', 'b'], ['a', 'b'], ['[a]']]
+    """
+    if isinstance(cell, (list, tuple)):
+        return list(cell)
+    if not isinstance(cell, str):
+        raise ValueError(f"has {shown(cell)} where a list is needed.")
+    if cell.lstrip().startswith("["):
+        try:
+            found = json.loads(cell)
+        except (ValueError, RecursionError):
+            return cell.split()
+        return found if isinstance(found, list) else cell.split()
+    return cell.split()
+
+
+def shown(value: Any) -> str:
+    """A value in a message."""
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def whole_number(cell: Any) -> int | None:
+    """A cell as a whole number, if it is one.
+
+    >>> [whole_number(cell) for cell in (3, "3", 3.0, " 12 ", "3rd", 2.5, True, None)]
+    [3, 3, 3, 12, None, None, None, None]
+    """
+    if isinstance(cell, bool) or cell is None:
+        return None
+    try:
+        number = float(cell)
+    except (TypeError, ValueError):
+        return None
+    return int(number) if number.is_integer() else None

@@ -1,0 +1,211 @@
+"""Inputs that are alike, the tasks asked of them, and the sequences that have to be run to answer; without torch.
+
+An input is a text, a pair of texts, or a row: a mapping with the columns that tasks read. All tasks that read the same
+text of an input share its sequence, so that one pass answers them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onepass.data.encoding import Encodes, tokenise
+from onepass.data.items import Item, Reading, Tokens
+from onepass.errors import DataError, listed
+from onepass.heads import Kind
+from onepass.prediction import Prediction, Text
+from onepass.tasks import Task
+
+NOTHING = Reading()
+Ranges = Mapping[int, Sequence[NDArray[np.int16]]]
+"""By task that reads tokens, for each sequence the tokens that its head looks at, (m, 2)"""
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """The word pieces of one sequence."""
+
+    ids: Sequence[int]
+    types: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+Run = Callable[[Sequence[Pieces], Sequence[int], Ranges], Sequence[Any]]
+"""From sequences and the tasks asked of all of them to logits by task: (S, C), or of token kinds a list of (P, C)"""
+
+
+@dataclass(frozen=True)
+class Form:
+    """What inputs of one sort hold: so many texts, or a row with these columns."""
+
+    num_texts: int = 0
+    columns: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, given: Any, place: int) -> Form:
+        if isinstance(given, Mapping):
+            return cls(columns=frozenset(map(str, given)))
+        parts = (given,) if isinstance(given, str) else given if isinstance(given, (tuple, list)) else ()
+        if not parts or not all(isinstance(part, str) for part in parts):
+            raise DataError(
+                f"Text {place + 1} is {given!r:.80}. Give a string, two strings in a tuple for a pair, or a row: a "
+                "mapping with the columns that tasks read."
+            )
+        return cls(len(parts))
+
+    def fits(self, task: Task, kind: Kind) -> bool:
+        """Whether a task can be asked of such an input."""
+        if self.num_texts:
+            return kind.num_texts(task) == self.num_texts
+        return self.columns.issuperset(kind.inputs(task))
+
+    def __str__(self) -> str:
+        if not self.num_texts:
+            return f"a row with {', '.join(map(repr, sorted(self.columns))) or 'no column'}"
+        return "a single text" if self.num_texts == 1 else f"{self.num_texts} texts together"
+
+
+class Inquiry:
+    """Inputs of one form and the tasks asked of all of them."""
+
+    def __init__(
+        self,
+        inputs: Sequence[Text],
+        asked: Sequence[tuple[int, Task, Kind]],
+        tokenizer: Encodes,
+        places: Sequence[int] | None = None,
+    ):
+        """`asked`: number, task and kind of each; `places`: which texts of the user's the inputs are, for messages."""
+        self.inputs = inputs
+        self.places = list(range(len(inputs))) if places is None else places
+        self.groups: list[list[tuple[int, Task, Kind]]] = _alike(asked, isinstance(inputs[0], Mapping))
+        self.tokens: list[list[Tokens]] = [self._read(*group[0][1:], tokenizer) for group in self.groups]
+        """For each group of tasks that read alike, the tokens of all inputs"""
+
+    def _read(self, task: Task, kind: Kind, tokenizer: Encodes) -> list[Tokens]:
+        items, faults = [], []
+        for place, given in zip(self.places, self.inputs, strict=True):
+            try:
+                items.append(_item(given, task, kind))
+            except ValueError as error:
+                faults.append(f"Text {place + 1}: task {task.name!r} {error}")
+        if faults:
+            raise DataError(listed(faults))
+        return tokenise(items, tokenizer, kind.points, kind.windows)
+
+    @property
+    def truncated(self) -> list[bool]:
+        """Whether a part of each input was left out."""
+        return [any(one.truncated for one in row) for row in zip(*self.tokens, strict=True)]
+
+    def answers(self, run: Run) -> list[dict[str, Prediction]]:
+        """Every input's answers by task name."""
+        found: list[dict[str, Prediction]] = [{} for _ in self.inputs]
+        for group, tokens, logits in zip(self.groups, self.tokens, self._logits(run), strict=True):
+            readings = [one.reading or NOTHING for one in tokens]
+            for (_, task, kind), values in zip(group, logits, strict=True):
+                for answers, prediction in zip(found, kind.decode(task, values, readings), strict=True):
+                    answers[task.name] = prediction
+        names = [task.name for group in self.groups for _, task, _ in group]
+        if len(self.groups) == 1 or not names:
+            return found
+        order = [task.name for _, task, _ in sorted((one for group in self.groups for one in group), key=_number)]
+        return [{name: answers[name] for name in order} for answers in found]
+
+    def _logits(self, run: Run) -> list[list[Any]]:
+        """For each group and each of its tasks the logits of all inputs: (R, C), or a list of (P, C)."""
+        runs, where = self._share()
+        parts: dict[tuple[int, ...], list[Any]] = {}
+        for groups, chosen in runs.items():
+            asked = [task for group in groups for task in self.groups[group]]
+            ranges = {
+                number: [self.tokens[group][place].reading.ranges[part] for place, part in _users(chosen, group)]  # type: ignore[union-attr]
+                for group in groups
+                for number, _, kind in self.groups[group]
+                if kind.reads_tokens
+            }
+            parts[groups] = list(run([piece for piece, _ in chosen], [number for number, _, _ in asked], ranges))
+        found = []
+        for group, tasks in enumerate(self.groups):
+            columns: list[Any] = []
+            for column in range(len(tasks)):
+                values = {
+                    groups: parts[groups][sum(len(self.groups[g]) for g in groups if g < group) + column]
+                    for groups in runs
+                    if group in groups
+                }
+                columns.append(_by_row(values, where[group], tasks[column][2]))
+            found.append(columns)
+        return found
+
+    def _share(self) -> tuple[dict[tuple[int, ...], list[Any]], list[list[list[tuple[tuple[int, ...], int]]]]]:
+        """The sequences to run, by the groups that read them, and for each group and input where its sequences are.
+
+        A sequence comes with the groups that read it, each with the input and the part that it is there.
+        """
+        known: dict[Any, dict[int, tuple[int, int]]] = {}
+        pieces: dict[Any, Pieces] = {}
+        keys: list[list[list[Any]]] = []
+        for group, tokens in enumerate(self.tokens):
+            keys.append([])
+            for place, one in enumerate(tokens):
+                own = []
+                for part, (ids, types) in enumerate(one.sequences):
+                    key: tuple[Any, ...] = (place, tuple(ids), tuple(types))
+                    while group in known.get(key, ()):  # the same words again: another window, or candidate
+                        key = (*key, part)
+                    known.setdefault(key, {})[group] = (place, part)
+                    pieces.setdefault(key, Pieces(ids, types))
+                    own.append(key)
+                keys[-1].append(own)
+        runs: dict[tuple[int, ...], list[Any]] = {}
+        at: dict[Any, tuple[tuple[int, ...], int]] = {}
+        for key, users in known.items():
+            chosen = runs.setdefault(tuple(sorted(users)), [])
+            at[key] = tuple(sorted(users)), len(chosen)
+            chosen.append((pieces[key], users))
+        return runs, [[[at[key] for key in own] for own in group] for group in keys]
+
+
+def _users(chosen: Sequence[tuple[Pieces, dict[int, tuple[int, int]]]], group: int) -> list[tuple[int, int]]:
+    return [users[group] for _, users in chosen]
+
+
+def _number(entry: tuple[int, Task, Kind]) -> int:
+    return entry[0]
+
+
+def _alike(asked: Sequence[tuple[int, Task, Kind]], is_row: bool) -> list[list[tuple[int, Task, Kind]]]:
+    """The tasks, those together that read an input in the same way."""
+    groups: dict[Any, list[tuple[int, Task, Kind]]] = {}
+    for number, task, kind in asked:
+        plain = kind.points == "vector" and not kind.ragged
+        columns = tuple(kind.inputs(task)) if is_row else ()
+        groups.setdefault((columns, kind.windows) if plain else number, []).append((number, task, kind))
+    return list(groups.values())
+
+
+def _by_row(values: Mapping[Any, Any], where: Sequence[Sequence[tuple[Any, int]]], kind: Kind) -> Any:
+    """The logits of each input from those of its sequences."""
+    if not kind.ragged and all(len(own) == 1 for own in where):
+        if len(values) == 1:  # the most usual case by far: one sequence an input, all of them run together
+            return next(iter(values.values()))[[own[0][1] for own in where]]
+        return np.stack([values[groups][place] for ((groups, place),) in where])
+    rows = [[values[groups][place] for groups, place in own] for own in where]
+    if not kind.ragged:
+        return np.stack([kind.pool_row(np.stack(row)) for row in rows])
+    return [np.concatenate([np.atleast_2d(logits) for logits in row]) for row in rows]
+
+
+def _item(given: Text, task: Task, kind: Kind) -> Item:
+    """What a task reads of an input; a blank text is read as it is."""
+    if isinstance(given, Mapping):
+        return kind.item(task, given) or Item([("",) * (kind.num_texts(task) or 1)])
+    texts = (given,) if isinstance(given, str) else tuple(given)
+    return kind.item(task, dict(zip(task.text, texts, strict=True))) or Item([texts])

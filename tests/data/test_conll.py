@@ -1,0 +1,34 @@
+"""Files with a word and its tag on each line."""
+
+from pathlib import Path
+
+import pytest
+
+from onepass.data.files import column_names, read_chunks
+from onepass.errors import DataError
+
+
+def test_a_text_is_a_row_of_words_and_tags(tmp_path: Path) -> None:
+    path = tmp_path / "names.conll"
+    path.write_text("-DOCSTART- -X- O\n\nEU NNP B-org\nrejects VBZ O\n\n\n# a remark\nRome NNP B-place\n")
+    assert column_names(path) == ["tokens", "column2", "tags"]
+    (chunk,) = read_chunks(path, ["tokens", "tags"])
+    assert [row for _, row in chunk.rows()] == [
+        {"tokens": ["EU", "rejects"], "tags": ["B-org", "O"]},
+        {"tokens": ["Rome"], "tags": ["B-place"]},
+    ]
+    assert chunk.lines == [3, 8]
+
+
+def test_a_line_with_other_fields_is_named_with_its_row(tmp_path: Path) -> None:
+    path = tmp_path / "names.bio"
+    path.write_text("EU\tB-org\n\nRome\tis\tO\nnice\tO\n\nBonn\tB-place\n")
+    with pytest.raises(DataError, match=r"row 2 \(line 3\): has 3 fields in line 3, the first line has 2"):
+        list(read_chunks(path))
+
+
+def test_an_empty_file_has_no_rows(tmp_path: Path) -> None:
+    path = tmp_path / "names.bio"
+    path.write_text("\n\n")
+    with pytest.raises(DataError, match="no rows"):
+        column_names(path)

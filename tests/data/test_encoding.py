@@ -1,0 +1,100 @@
+"""From items to tokens."""
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer as RawTokenizer
+from tokenizers import models, normalizers, pre_tokenizers, processors
+
+from onepass.data.encoding import tokenise
+from onepass.data.items import Item, Windows
+from onepass.encoder.tokenizer import Tokenizer
+
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "play", "##ing", "##ed", "the", "match", "is", "late", "who", "?", "."]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    """Word pieces, at most 10 tokens."""
+    vocab = {piece: number for number, piece in enumerate(PIECES)}
+    raw = RawTokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
+    raw.normalizer = normalizers.BertNormalizer()
+    raw.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    raw.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    return Tokenizer(raw, max_length=10)
+
+
+def words(text: str) -> Item:
+    """A text with each of its words marked."""
+    marks, place = [], 0
+    for word in text.split(" "):
+        marks.append((0, place, place + len(word)))
+        place += len(word) + 1
+    return Item([(text,)], marks)
+
+
+def test_a_word_is_read_at_its_first_piece(tokenizer: Tokenizer) -> None:
+    (found,) = tokenise([words("Playing the PLAYED match")], tokenizer, "words", Windows())
+    assert found.reading is not None and not found.truncated
+    assert found.sequences[0][0] == [2, 4, 5, 7, 4, 6, 8, 3]
+    assert found.reading.ranges[0].tolist() == [[1, 2], [3, 4], [4, 5], [6, 7]]
+    assert [found.reading.text[a:b] for a, b in found.reading.spans] == ["Playing", "the", "PLAYED", "match"]
+
+
+def test_words_that_are_cut_off_or_make_no_token_have_no_point(tokenizer: Tokenizer) -> None:
+    item = words("the \x00 match is late the match is late the match")
+    (found,) = tokenise([item], tokenizer, "words", Windows(most=1))
+    assert found.reading is not None and found.truncated
+    assert found.reading.numbers.tolist() == [0, 2, 3, 4, 5, 6, 7, 8]
+    assert len(found.reading.marks) == 11
+
+
+def test_every_word_of_a_long_text_is_read_once(tokenizer: Tokenizer) -> None:
+    item = words(" ".join(["the", "playing", "match", "is", "played", "late", "."] * 6))
+    short = words("the match")
+    one, found = tokenise([short, item], tokenizer, "words", Windows(most=20, overlap=0.4))
+    assert len(one.sequences) == 1
+    assert found.reading is not None and not found.truncated
+    assert len(found.sequences) > 5 and all(len(ids) <= 10 for ids, _ in found.sequences)
+    assert sorted(found.reading.numbers.tolist()) == list(range(42))
+    for ranges, (ids, _), number in zip(
+        found.reading.ranges, found.sequences, range(len(found.sequences)), strict=True
+    ):
+        own = found.reading.numbers[found.reading.windows == number]
+        first = {"the": 7, "playing": 4, "match": 8, "is": 9, "played": 4, "late": 10, ".": 13}
+        expected = [first[item.sequences[0][0].split(" ")[word]] for word in own]
+        assert [ids[place] for place, _ in ranges] == expected
+
+
+def test_windows_beyond_the_limit_are_not_read(tokenizer: Tokenizer) -> None:
+    (found,) = tokenise([words("late " * 40 + "late")], tokenizer, "words", Windows(most=2, overlap=0.0))
+    assert found.reading is not None and found.truncated
+    assert found.reading.numbers.tolist() == list(range(16))
+
+
+def test_marks_in_a_pair_are_found_in_their_own_text(tokenizer: Tokenizer) -> None:
+    item = Item([("the match", "played the match")], [(0, 4, 9), (1, 0, 6)])
+    (found,) = tokenise([item], tokenizer, "marks", Windows())
+    assert found.reading is not None
+    assert found.reading.ranges[0].tolist() == [[2, 3], [4, 6]]  # [CLS] the match [SEP] play ##ed the match [SEP]
+
+
+def test_a_question_stands_before_every_window_of_its_text(tokenizer: Tokenizer) -> None:
+    text = "the match is late . the match is played late ."
+    (found,) = tokenise([Item([("who ?", text)])], tokenizer, "tokens", Windows(most=9, overlap=0.4))
+    assert found.reading is not None and len(found.sequences) > 2
+    for ids, types in found.sequences:
+        assert ids[:4] == [2, 11, 12, 3] and list(types[:4]) == [0, 0, 0, 0]
+    spans = found.reading.spans
+    assert (spans[np.flatnonzero(np.diff(found.reading.windows, prepend=-1))] == -1).all()  # each begins with [CLS]
+    seen = {text[a:b] for a, b in spans[spans[:, 0] >= 0]}
+    assert seen == {"the", "match", "is", "late", ".", "play", "ed"}
+    for start, end in spans[spans[:, 0] >= 0]:
+        assert text[start:end].strip() == text[start:end]
+
+
+def test_a_long_question_leaves_room_for_its_text(tokenizer: Tokenizer) -> None:
+    (found,) = tokenise([Item([("who " * 30, "the match is late")])], tokenizer, "tokens", Windows(most=9))
+    assert found.reading is not None
+    assert {found.reading.text[a:b] for a, b in found.reading.spans if a >= 0} == {"the", "match", "is", "late"}
