@@ -20,7 +20,7 @@ def line(run: Run, **scores: float) -> str:
 
 
 def test_cost_and_time_of_a_method_are_those_of_the_suites_tasks(suite: Path) -> None:
-    found = cost_and_time(Run(str(suite), "single", 0), tokens=16, texts=2, repeats=2)
+    found = cost_and_time(Run(str(suite), "single", 0), tokens=16)
     assert (found["tasks"], found["passes"]) == (3, 3)
     assert found["time"] > 0
     assert found["ratio"] == pytest.approx(3, abs=0.1)
@@ -36,6 +36,13 @@ def test_the_table_has_accuracy_and_cost_of_every_method_from_runs_that_are_done
     assert row["mean"] == pytest.approx(70 + 1 / 6)
     assert {"std", "passes", "parameters", "parameters_per_task", "multiplications", "ratio", "time"} <= row.keys()
     assert row["difference"] == 0.0
+
+
+def test_without_seeds_nothing_is_trained_and_the_cost_remains(suite: Path, tmp_path: Path) -> None:
+    found = compare(str(suite), ["mtdnn"], seeds=0, output=tmp_path / "lines.jsonl", tokens=16)
+    assert found["rows"][0]["passes"] == 1
+    assert (found["done"], found["planned"]) == (0, 0)
+    assert not (tmp_path / "lines.jsonl").exists()
 
 
 def test_faults_of_any_method_are_said_before_anything_trains(suite: Path, tmp_path: Path) -> None:

@@ -18,7 +18,9 @@ from onepass.bench.accuracy import Run, plan, read_suite, run_all, summarise
 if TYPE_CHECKING:
     from onepass.model import Model
 
-TEXTS, REPEATS, WARM_UP = 32, 15, 3
+TEXTS = {"cuda": 32, "cpu": 4}  # of a pass that is timed
+REPEATS = {"cuda": 15, "cpu": 5}
+WARM_UP = 2
 
 
 def compare(
@@ -33,18 +35,21 @@ def compare(
     progress: bool = False,
     limit_s: float | None = None,
 ) -> dict[str, Any]:
-    """The table's rows: those of `summarise`, with each method's cost and relative time."""
-    runs = plan(suite, methods, seeds, overrides)
+    """The table's rows: those of `summarise`, with each method's cost and relative time; without seeds these alone."""
+    runs = plan(suite, methods, max(seeds, 1), overrides)
     for run in runs[: len(methods)]:
         read_suite(run)  # all faults of the suite and of every method, before anything trains
-    summary = summarise(run_all(runs, output, jobs, progress, limit_s))
+    if seeds:
+        summary = summarise(run_all(runs, output, jobs, progress, limit_s))
+    else:
+        runs, summary = [], {"suite": Path(suite).stem, "rows": [{"method": name, "seeds": 0} for name in methods]}
     summary["done"], summary["planned"] = sum(row["seeds"] for row in summary["rows"]), len(runs)
     for row in summary["rows"]:
         row |= cost_and_time(Run(suite, row["method"], 0, tuple(overrides)), tokens)
     return summary
 
 
-def cost_and_time(run: Run, tokens: int = 128, texts: int = TEXTS, repeats: int = REPEATS) -> dict[str, Any]:
+def cost_and_time(run: Run, tokens: int = 128) -> dict[str, Any]:
     """What a run's method costs with the suite's number of tasks, and its time relative to a plain pass."""
     import torch
 
@@ -56,22 +61,22 @@ def cost_and_time(run: Run, tokens: int = 128, texts: int = TEXTS, repeats: int 
     model = untrained_model(file.method.name, encoder, tokenizer, len(file.tasks), file.method.options)
     cost = cost_of(model, tokens)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    return cost.to_dict() | {"time": relative_time(model.to(device), tokens, texts, repeats), "device": device}
+    return cost.to_dict() | {"time": relative_time(model.to(device), tokens), "device": device}
 
 
-def relative_time(model: Model, tokens: int = 128, texts: int = TEXTS, repeats: int = REPEATS) -> float:
+def relative_time(model: Model, tokens: int = 128) -> float:
     """The time in which all tasks are answered for some texts, in plain passes over them; the median of turns."""
     import torch
 
     from onepass.analysis.cost import all_tasks, random_texts
 
-    batch = random_texts(model.method.encoder, tokens, texts).to(model.device)
+    batch = random_texts(model.method.encoder, tokens, TEXTS[model.device.type]).to(model.device)
     asked = all_tasks(model, batch)
     on_gpu = model.device.type == "cuda"
     ratios = []
     half = torch.autocast("cuda", torch.bfloat16) if on_gpu else nullcontext()
     with torch.inference_mode(), half:
-        for turn in range(WARM_UP + repeats):
+        for turn in range(WARM_UP + REPEATS[model.device.type]):
             plain = _seconds(lambda: model.method.encoder(batch), on_gpu)
             whole = _seconds(lambda: model(batch, asked), on_gpu)
             if turn >= WARM_UP:

@@ -30,7 +30,7 @@ def methods(
     methods: Annotated[
         str | None, typer.Option(help="With spaces between them, options after a colon; all methods without it.")
     ] = None,
-    seeds: Annotated[int, typer.Option(help="Runs of each method.", min=1)] = 3,
+    seeds: Annotated[int, typer.Option(help="Runs of each method; 0: cost and time only.", min=0)] = 3,
     jobs: Jobs = 1,
     tokens: Annotated[int, typer.Option(help="Length of the texts whose cost is counted and timed.", min=8)] = 128,
     output: Output = Path("runs/methods.jsonl"),
@@ -57,7 +57,7 @@ def methods(
     made = table("method", *numbers, numbers=numbers)
     for row in found["rows"]:
         made.add_row(
-            row["method"], percent(row["mean"], 2), f"{row['std']:.2f}",
+            row["method"], percent(row.get("mean"), 2), percent(row.get("std"), 2),
             f"{row['difference']:+.2f}" if "difference" in row else "", f"{row['passes']:g}",
             f"{row['parameters'] / 1e6:.1f}M", f"{row['parameters_per_task']:,}", f"{row['ratio']:.2f}",
             f"{row['time']:.2f}",
