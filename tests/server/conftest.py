@@ -118,10 +118,10 @@ ADMIN_KEY = "the admin's key"
 
 
 @pytest.fixture(scope="session")
-def live(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def live(served: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A server whose tasks may be changed, with a folder of its own; tests may leave it with other tasks."""
     place = tmp_path_factory.mktemp("live")
-    folder = Path(shutil.copytree(model, place / "model"))
+    folder = Path(shutil.copytree(served, place / "model"))
     running = Running(folder, place / "log", {"spare": True}, {"ONEPASS_ADMIN_KEY": ADMIN_KEY}).wait()
     running.key = ADMIN_KEY
     yield running
@@ -129,6 +129,16 @@ def live(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runn
 
 
 Start = Callable[..., Running]
+
+
+@pytest.fixture(scope="session")
+def served(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The model with its engine: workers start without torch."""
+    from onepass.engine.export import export_model
+
+    folder = Path(shutil.copytree(model, tmp_path_factory.mktemp("served") / "model"))
+    export_model(folder)
+    return folder
 
 
 @pytest.fixture
@@ -146,10 +156,10 @@ def start(model: Path, tmp_path: Path) -> Iterator[Start]:
 
 
 @pytest.fixture(scope="session")
-def server(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def server(served: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A server that many tests share; texts can break its worker on purpose."""
     log = tmp_path_factory.mktemp("server") / "log"
     options = {"silent_s": 1.0, "deadline_s": 20.0, "header_s": 1.0, "body_s": 1.0, "max_texts": 64}
-    running = Running(model, log, options, {"ONEPASS_SERVER_FAULTS": "1"})
+    running = Running(served, log, options, {"ONEPASS_SERVER_FAULTS": "1"})
     yield running.wait()
     assert running.stop() == 0

@@ -179,14 +179,17 @@ class Pool:
         """Whether the folder is left alone for now: somebody is changing it, and will say when it is done"""
 
     def command(self, descriptor: int) -> list[str]:
-        options = json.dumps({"abstain_below": self.settings.abstain_below})
+        options = json.dumps({"abstain_below": self.settings.abstain_below, "threads": self.threads})
         return [sys.executable, "-m", "onepass.server.worker", str(descriptor), str(self.folder), options]
 
+    @property
+    def threads(self) -> int:
+        """Threads of a worker."""
+        return self.settings.threads or max(1, (os.cpu_count() or 1) // self.settings.workers)
+
     def environment(self) -> dict[str, str]:
-        threads = self.settings.threads or max(1, (os.cpu_count() or 1) // self.settings.workers)
         quiet = {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
-        wanted = quiet | ({"OMP_NUM_THREADS": str(threads)} if self.settings.threads else {})
-        return {"OMP_NUM_THREADS": str(threads)} | dict(os.environ) | wanted | {"ONEPASS_API_KEY": ""}
+        return os.environ | quiet | {"OMP_NUM_THREADS": str(self.threads)}
 
     def spawn(self, coroutine: Any) -> asyncio.Task[Any]:
         task = asyncio.create_task(coroutine)

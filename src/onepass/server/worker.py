@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from onepass.errors import OnepassError
+from onepass.loading import ENGINE, load
 from onepass.server.faults import faulty
 from onepass.server.folder import Unstable, describe, revision_of
 from onepass.server.frames import frame, receive
@@ -40,10 +41,10 @@ ABSTAINED = "(abstained)"
 class Served:
     """A loaded model and what answers say beside its predictions."""
 
-    def __init__(self, folder: Path, abstain_below: float = 0.0):
+    def __init__(self, folder: Path, abstain_below: float = 0.0, threads: int = 1):
         before = revision_of(folder)
         self.described = describe(folder)
-        self.model = faulty(_load(folder))
+        self.model = faulty(load_model(folder, threads))
         if revision_of(folder) != before:
             raise Unstable(f"{folder} was replaced while it was read.")
         self.revision = before
@@ -173,7 +174,7 @@ def main(descriptor: int, folder: Path, options: dict[str, Any]) -> None:
     except EOFError:
         return
     try:
-        served = _patiently(folder, options["abstain_below"])
+        served = _patiently(folder, options)
         times = served.warm_up()
     except (OnepassError, Unstable) as error:
         send(frame({"op": "refused", "message": str(error)}))
@@ -206,26 +207,25 @@ def main(descriptor: int, folder: Path, options: dict[str, Any]) -> None:
             answers.put((head["id"], results, 1000 * (time.perf_counter() - start)))
 
 
-def _patiently(folder: Path, abstain_below: float) -> Served:
+def _patiently(folder: Path, options: dict[str, Any]) -> Served:
     """The model, read again if the folder was replaced meanwhile."""
     for _ in range(4):
         with contextlib.suppress(Unstable):
-            return Served(folder, abstain_below)
-    return Served(folder, abstain_below)
+            return Served(folder, **options)
+    return Served(folder, **options)
 
 
 def _import(folder: Path) -> None:
     """Import what loading will need, which takes longer than loading."""
-    if not (folder / "engine").is_dir():
+    if (folder / ENGINE).is_file():
+        import onepass.engine.engine
+    else:
         import onepass.folder  # noqa: F401
 
 
-def _load(folder: Path) -> Any:
-    import onepass
-
-    if (folder / "engine").is_dir():
-        return onepass.load(folder, engine=True)
-    return onepass.load(folder)
+def load_model(folder: Path, threads: int) -> Any:
+    """The exported engine of a model where there is one, else the model."""
+    return load(folder, engine=True, threads=threads) if (folder / ENGINE).is_file() else load(folder)
 
 
 def _settle() -> None:

@@ -242,4 +242,18 @@ $("try-taught").addEventListener("click", () => {
   $("text").focus();
 });
 
-refresh().catch(problem);
+// A server that still loads its model, or is being restarted, is asked again.
+async function connect() {
+  for (;;) {
+    try {
+      await refresh();
+      return problem(null);
+    } catch (error) {
+      problem(error);
+      if (error.status && error.status !== 503) return;
+      await new Promise((resolve) => setTimeout(resolve, 1000));
+    }
+  }
+}
+
+connect();

@@ -1,0 +1,47 @@
+"""onepass bench serve: what a server stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from onepass.cli.console import say, show, table, write_json
+from onepass.errors import ConfigError, unknown
+
+
+def serve(
+    folder: Annotated[Path, typer.Argument(help="A model folder; a copy of it is served.", metavar="MODEL")],
+    only: Annotated[
+        str | None, typer.Option(help="Only these checks after the capacity, with commas between them.", metavar="A,B")
+    ] = None,
+    long: Annotated[bool, typer.Option("--long", help="Minutes of load and hundreds of faults, not seconds.")] = False,
+    threads: Annotated[int, typer.Option(help="Threads of the worker; 0: one for each core.", min=0)] = 0,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Find a server's capacity, then overload it, break its workers, poison its batches, change its tasks.
+
+    onepass bench serve runs/news
+    """
+    from onepass.bench.serve import DRAIN, Bench
+
+    bench = Bench(folder, long=long, threads=threads)
+    names = None if only is None else [name.strip() for name in only.split(",")]
+    known = [*bench.checks(), DRAIN]
+    if wrong := [name for name in names or [] if name not in known]:
+        raise ConfigError(unknown("check", wrong[0], known))
+    if not folder.is_dir():
+        raise ConfigError(f"There is no model folder {folder}.")
+    checks = []
+    for check in bench.run(names):
+        checks.append(check)
+        say(f"{'met   ' if check.met else 'NOT met'} {check.what}: {check.found}")
+    if json:
+        write_json({"capacity": bench.capacity, "threads": bench.threads, "checks": [c.told() for c in checks]})
+        return
+    made = table("check", "goal", "met")
+    for check in checks:
+        for goal, met in check.goals.items():
+            made.add_row(check.what, goal, "yes" if met else "no")
+    show(made)
