@@ -39,6 +39,7 @@ from onepass.training.cache import MOST_IN_MEMORY, TextCache
 from onepass.training.checkpoint import Checkpoints, StageState, training_key
 from onepass.training.distillation import Teaching, teach
 from onepass.training.evaluation import all_logits, average, score_tasks
+from onepass.training.finetuning import JointFolder, copies_of, joint_record, second_stage
 from onepass.training.objective import Objective
 from onepass.training.optimizer import make_optimizer, rate_at, set_rates
 from onepass.training.options import TrainOptions, check_train, sampler_of, train_options
@@ -89,7 +90,9 @@ def train(
     checkpoints = None
     if output is not None:
         output = Path(output)
-        check_output(output, overwrite=overwrite, needed=size_of(model))
+        check_output(
+            output, overwrite=overwrite, needed=size_of(model) * (1 if options.finetune is None else len(sets))
+        )
         checkpoints = Checkpoints(output, key, options.checkpoint_every_s)
         if not resume:
             forget_teachers(output)
@@ -99,14 +102,38 @@ def train(
         distill = own or options.distill
         teaching = teach(file, sets, tokenizer, distill, _device(options), keep=own is None) if distill else None
         set_seed(options.seed)  # whatever teachers drew before
-        trainer = Trainer(model, sets, options, progress, checkpoints, teaching)
-        trainer.run(resume)
+        joint = JointFolder(output, key) if output is not None and options.finetune is not None else None
+        found = joint.load() if joint is not None and resume else None
+        trainer = Trainer(found or model, sets, options, progress, checkpoints, teaching)
+        if found is None:
+            trainer.run(resume)
+        if options.finetune is not None:
+            trainer = fine_tune(trainer, output, key, resume, joint)
         if output is not None and checkpoints is not None:
             if trainer.accelerator.is_main_process:
-                model.save(output, overwrite=overwrite)
-                checkpoints.remove()
+                trainer.model.save(output, overwrite=overwrite)
+                for left in (checkpoints, trainer.checkpoints, joint):
+                    if left is not None:
+                        left.remove()
             trainer.accelerator.wait_for_everyone()
-    return model
+    return trainer.model
+
+
+def fine_tune(joint: Trainer, output: Path | None, key: str, resume: bool, folder: JointFolder | None) -> Trainer:
+    """Go on from a trained model with a copy for each task; the first stage's result is kept for a resumed training."""
+    options, checkpoints = second_stage(joint.given), None
+    if output is not None and folder is not None:
+        if joint.accelerator.is_main_process:
+            folder.save(joint.model)
+        checkpoints = Checkpoints(output.with_name(f"{output.name}.finetune"), key, options.checkpoint_every_s)
+        if not resume:
+            checkpoints.remove()
+    copies = copies_of(joint.model, joint.sets)
+    trainer = Trainer(copies, joint.sets, options, joint.progress, checkpoints, joint.teaching)
+    trainer.from_trained = True
+    trainer.run(resume)
+    copies.training_record = joint_record(joint.model, copies)
+    return trainer
 
 
 class Trainer:
@@ -154,6 +181,8 @@ class Trainer:
         """The tasks of the stage that is trained"""
         self.done = 0.0
         """How far that stage is, from 0 to 1"""
+        self.from_trained = False
+        """Whether the weights are those of a finished training, which are kept where nothing better comes"""
 
     def run(self, resume: bool = False) -> None:
         """Train all stages, leave the best weights in the model and what happened in `model.training_record`."""
@@ -227,6 +256,8 @@ class Trainer:
             total=total, initial=state.rows, unit="row", desc=stage.name, disable=not self.progress, dynamic_ncols=True
         )
         with bar:
+            if self.from_trained and saved is None:
+                self.evaluate(stage, 0.0, state, losses, bar)
             while state.epoch < epochs and not self.out_of_patience(state):
                 draws = self.rows_of_epoch(state, epochs)
                 while state.batch < len(draws):

@@ -48,6 +48,22 @@ class DistillOptions:
 
 
 @dataclass(frozen=True)
+class FinetuneOptions:
+    """How to fine-tune each task from the model that was trained on all of them."""
+
+    epochs: int = 2
+    """Passes over the task's rows"""
+    encoder_rate: float = 3e-5
+    """Learning rate of the task's own encoder"""
+    token_rate: float = 1e-4
+    """Learning rate of the task's own input tokens"""
+    head_rate: float = 1e-4
+    """Learning rate of its pooler, head and what else the method has"""
+    evaluate_every: float = 0.5
+    """Epochs between two evaluations on validation"""
+
+
+@dataclass(frozen=True)
 class TrainOptions:
     """How to train. Every field can be set in the task file or as `key=value` on the command line."""
 
@@ -97,6 +113,8 @@ class TrainOptions:
     on a GPU, 0 on a CPU"""
     distill: DistillOptions | None = None
     """Learn from trained models beside the labels: {teachers: FOLDER, weight: 0.5, temperature: 2, ...}"""
+    finetune: FinetuneOptions | None = None
+    """Fine-tune each task from the model of all tasks, as its own copy, which costs a pass a task: {epochs: 2, ...}"""
     evaluate_every: float = 1.0
     """Epochs between two evaluations on validation; parts of an epoch are possible"""
     patience: int = 0
@@ -134,6 +152,8 @@ LIMITS: dict[str, tuple[float, float]] = {
     "max_length": (8, math.inf),
     "evaluate_every": (0.01, math.inf),
     "seed": (0, 2**32 - 1),
+    "finetune.epochs": (1, math.inf),
+    "finetune.evaluate_every": (0.01, math.inf),
     "distill.weight": (0, 1),
     "distill.temperature": (0.1, 100),
 }
@@ -163,6 +183,9 @@ def check_train(file: TaskFile) -> list[str]:
             )
     except ConfigError as error:
         faults.append(f"train.sampler: {error}")
+    method = METHODS.get(file.method.name)
+    if values.get("finetune") is not None and method is not None and method.cannot_choose:
+        faults.append(f"train.finetune: method {file.method.name!r} trains no model of all tasks to start from.")
     if isinstance(select := values.get("select"), dict) and isinstance(select.get("baseline"), str):
         try:
             read_baseline(select["baseline"], list(file.tasks))

@@ -71,7 +71,9 @@ def _trained(
         if not _finished(place):
             log.info("teacher %d of %d", number + 1, count)
             seed = (options.seed + NEXT_SEED * (number + 1)) % 2**32
-            train(file.model_copy(update={"train": file.train | {"teachers": 0, "seed": seed}}), place)
+            train(
+                file.model_copy(update={"train": file.train | {"teachers": 0, "finetune": None, "seed": seed}}), place
+            )
     return replace(RECIPE, teachers=[str(place) for place in places])
 
 
