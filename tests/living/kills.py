@@ -1,13 +1,17 @@
 """Kills a change to a model folder at each of its writes, one after the other, and looks at what is left.
 
-python kills.py FOLDER TASK.CSV add|update|remove|threshold
+python kills.py FOLDER TASK.CSV add|update|remove|threshold [MOMENTS]
 
-Prints how many kills there were; every fault is an AssertionError.
+With MOMENTS it is killed so many times at moments drawn at random instead. Prints how many kills there were; every
+fault is an AssertionError.
 """
 
 import os
+import random
 import shutil
+import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,10 +22,10 @@ from onepass import atomic, folder, living
 from onepass.tasks import Task
 from onepass.training.adding import AddOptions
 
-KILLED = 9
+KILLED = -signal.SIGKILL
 
 
-def main(model: Path, data: Path, command: str) -> None:
+def main(model: Path, data: Path, command: str, moments: int = 0) -> None:
     torch.set_num_threads(1)
     tone = Task(name="tone", text="text", label="label", train=data)
     options = AddOptions(epochs=1)
@@ -33,23 +37,29 @@ def main(model: Path, data: Path, command: str) -> None:
     }[command]
     old = contents(model)
     shutil.copytree(model, done := model.parent / "done")
+    started = time.perf_counter()
     change(done)
+    seconds = time.perf_counter() - started
     new = contents(done)
     assert new != old
     folder.load_model(done)
     place = model.parent / "place" / "model"
     place.parent.mkdir()
     seen = {"old": 0, "new": 0}
-    for kill in range(1, 1000):
+    for kill in range(1, 1 + (moments or 1000)):
         shutil.copytree(model, place)
         pid = os.fork()
         if pid == 0:
-            kill_at(kill)
+            if not moments:
+                kill_at(kill)
             try:
                 change(place)
             except BaseException:  # noqa: BLE001  the exit code says it
                 os._exit(1)
             os._exit(0)
+        if moments:
+            time.sleep(random.Random(kill).uniform(0, 1.2 * seconds))
+            os.kill(pid, signal.SIGKILL)  # it may be done already, but nobody has waited for it yet
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         assert status in (0, KILLED), f"write {kill}: exit code {status}"
         found = contents(place)
@@ -63,10 +73,10 @@ def main(model: Path, data: Path, command: str) -> None:
             assert os.listdir(place.parent) == ["model"], f"write {kill}: {os.listdir(place.parent)}"
         shutil.rmtree(place.parent)
         place.parent.mkdir()
-        if status == 0:
-            assert found == new
+        assert status == KILLED or found == new
+        if status == 0 and not moments:
             break
-    sys.stdout.write(f"{kill - 1} kills: {seen['old']} old, {seen['new']} new\n")
+    sys.stdout.write(f"{kill if moments else kill - 1} kills: {seen['old']} old, {seen['new']} new\n")
 
 
 def contents(path: Path) -> dict[str, bytes]:
@@ -84,7 +94,7 @@ def kill_at(last: int) -> None:
             if count == last:
                 if half is not None:
                     half(*args, **kwargs)
-                os._exit(KILLED)
+                os.kill(os.getpid(), signal.SIGKILL)
             return call(*args, **kwargs)
 
         return run
@@ -104,4 +114,4 @@ def kill_at(last: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]) if len(sys.argv) > 4 else 0)

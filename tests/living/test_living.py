@@ -140,8 +140,17 @@ def test_a_copy_into_another_encoder_or_method_is_refused(make_model: MakeModel,
         assert helpers.contents(tmp_path / target) == before
 
 
-@pytest.mark.parametrize("harm", ["nan", "shape", "labels"])
-def test_a_task_with_wrong_weights_is_not_copied(
+HARMS: dict[str, dict[str, Any]] = {
+    "labels": {"labels": ["no", "yes", "perhaps"]},
+    "temperature": {"fitted": {"calibration": {"form": "temperature", "temperature": float("nan")}}},
+    "cold": {"fitted": {"calibration": {"form": "temperatures", "temperatures": {"no": 1.0, "yes": 0.0}}}},
+    "threshold": {"fitted": {"thresholds": {"yes": float("nan")}}},
+    "rule": {"options": {"threshold": {"target_precision": 7}}},
+}
+
+
+@pytest.mark.parametrize("harm", ["nan", "shape", *HARMS])
+def test_a_task_that_cannot_be_used_is_not_copied(
     harm: str, make_model: MakeModel, tmp_path: Path, helpers: Any
 ) -> None:
     make_model().save(tmp_path / "source")
@@ -154,7 +163,7 @@ def test_a_task_with_wrong_weights_is_not_copied(
         weights["method.tokens"] = torch.zeros(5, 16)
     else:
         known = json.loads((task / "task.json").read_text())
-        (task / "task.json").write_text(json.dumps(known | {"labels": ["no", "yes", "perhaps"]}))
+        (task / "task.json").write_text(json.dumps(known | HARMS[harm]))
     save_file(weights, task / "weights.safetensors")
     write_manifest(tmp_path / "source")
     before = helpers.contents(tmp_path / "target")
@@ -175,6 +184,8 @@ def test_what_cannot_be_done_is_refused_and_nothing_changes(
         (lambda: living.update_task(folder, "spam", {}, QUICK), ConfigError, "has no train"),
         (lambda: living.update_task(folder, "spam", {"train": "no.csv"}, QUICK), ConfigError, "there is no file"),
         (lambda: living.remove_task(folder, "tone"), ConfigError, "Unknown task 'tone'"),
+        (lambda: living.change_thresholds(folder, ["price"], 0.5), ConfigError, "kind regression"),
+        (lambda: living.change_thresholds(folder, ["spam"], {"best": "f1"}), DataError, "train is None"),
         (lambda: living.rename_task(folder, "spam", "topic"), ConfigError, "already"),
         (lambda: living.rename_task(folder, "spam", "../x"), ConfigError, "no task name"),
         (lambda: living.rename_task(folder, "tone", "x"), ConfigError, "Unknown task"),
