@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from onepass.engine.engine import Engine
     from onepass.model import Model
 
-ENGINE = "engine/engine.json"
+ENGINE, RANGES, GATE = "engine/engine.json", "engine/ranges.safetensors", "engine/gate.json"
 
 
 @overload

@@ -31,3 +31,21 @@ def test_the_result_is_there_for_programs(run, model, tmp_path):
 def test_a_folder_that_is_no_model_is_refused(run, tmp_path):
     done = run("export", tmp_path)
     assert done.exit_code == 2 and "no model folder" in done.stderr
+
+
+def test_8_bits_are_judged_on_the_validation_rows_of_the_training(run, model, tmp_path):
+    shutil.copytree(model, tmp_path / "model")
+    done = run("export", tmp_path / "model", "--int8")
+    assert done.exit_code == 0, done.stderr
+    assert "computed in 8 bits:" in done.stdout
+    found = json.loads((tmp_path / "model" / "engine" / "gate.json").read_text())
+    judged = found["tasks"] or found["tried"][0]["failed"]
+    assert all(task["metric"] and task["before"] is not None for task in judged.values())
+    shown = json.loads(run("info", tmp_path / "model", "--json").stdout)["engine"]
+    assert shown["precision"] == found["precision"] and shown["gate"] == found
+    assert run("info", tmp_path / "model").stdout.count(f"engine   {found['precision']}") == 1
+
+
+def test_rows_without_8_bits_are_a_mistake(run, model):
+    for arguments in (["tasks.yaml"], ["--calibrate", "texts.csv"], ["tasks.yaml", "--int8", "--calibrate", "t.csv"]):
+        assert run("export", model, *arguments).exit_code == 2

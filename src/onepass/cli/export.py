@@ -3,30 +3,67 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from onepass.cli.console import listen, show, write_json
+from onepass.cli.console import listen, show, table, write_json
+from onepass.errors import ConfigError
 
 
 def export(
     folder: Annotated[Path, typer.Argument(help="A model folder.", metavar="MODEL")],
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            help="For --int8: a task file whose validation rows to use; without it those of the training.",
+            metavar="[TASKS.YAML]",
+        ),
+    ] = None,
+    int8: Annotated[
+        bool, typer.Option("--int8", help="Compute in 8 bits, as far as every task passes its gate.")
+    ] = False,
+    calibrate: Annotated[
+        Path | None,
+        typer.Option(help="For --int8: a data file of texts without labels, instead of rows.", metavar="FILE"),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Build the engine of a model: it answers alike, faster and without torch.
 
     onepass export runs/news
+
+    onepass export runs/news --int8
     """
+    if not int8 and (file or calibrate):
+        raise ConfigError("Rows and texts are for 8 bits: add --int8.")
+    if file and calibrate:
+        raise ConfigError("Give a task file or --calibrate, not both.")
     from onepass.engine.export import export_model
 
     listen(quiet=json)
-    found = export_model(folder)
+    found = export_model(folder, int8=int8, file=file, texts=calibrate)
     if json:
         write_json(found)
         return
     show(
         f"{folder} has an engine for its {found['tasks']} tasks, in {found['precision']}. "
-        f"Largest difference from the model in a logit: {found['difference']:.2g}",
-        f'Use it: onepass predict {folder} "..."   or   onepass.load("{folder}", engine=True)',
+        f"In fp32 it differs from the model by at most {found['difference']:.2g} in a logit."
     )
+    if "gate" in found:
+        show(*gate_parts(found["gate"]))
+    show(f'Use it: onepass predict {folder} "..."   or   onepass.load("{folder}", engine=True)')
+
+
+def gate_parts(gate: dict[str, Any]) -> list[Any]:
+    """What the gate of 8 bits found, for reading."""
+    parts: list[Any] = [f"computed in 8 bits: {gate['computed']}"]
+    for tried in gate["tried"]:
+        parts.append(f"not {tried['computed']}: {', '.join(tried['failed'])} did not pass")
+    if gate["tasks"]:
+        made = table("task", "rows", "changed", "fp32", "int8", numbers=("rows", "changed", "fp32", "int8"))
+        for name, task in gate["tasks"].items():
+            scores = ["-" if task[key] is None else f"{task[key]:.2f}" for key in ("before", "after")]
+            made.add_row(name, f"{task['rows']:,}", f"{task['changed']:.2f} %", *scores)
+        parts.append(made)
+    return parts

@@ -41,8 +41,20 @@ def info(
         f"method   {_method(found['method'])}",
         f"passes   {passes} for all {len(found['tasks'])} tasks" if passes == 1 else f"passes   {passes}, one a task",
         *_training_lines(found),
+        *_engine_lines(found["engine"]),
         made,
     )
+
+
+def _engine_lines(engine: dict[str, Any]) -> list[str]:
+    """What the folder's engine computes in, and why."""
+    if not engine:
+        return []
+    gate = engine["gate"]
+    if not gate:
+        return ["engine   fp32"]
+    failed = [f"not {tried['computed']}: {', '.join(tried['failed'])} did not pass" for tried in gate["tried"]]
+    return [f"engine   {engine['precision']}; in 8 bits: {'; '.join([gate['computed'], *failed])}"]
 
 
 def _training_lines(found: dict[str, Any]) -> list[str]:
@@ -73,6 +85,7 @@ def summary(folder: Path) -> dict[str, Any]:
             "sha256": encoder["sha256"],
         },
         "method": method,
+        "engine": engine_of(folder),
         "passes_per_text": 1 if one_pass else len(tasks),
         "tasks": [
             {
@@ -127,6 +140,17 @@ def _threshold(option: Any, chosen: dict[str, float | None]) -> str:
     shown = f": {min(given):.3f}" + (f" to {max(given):.3f}" if max(given) > min(given) else "") if given else ""
     never = f"; {len(chosen) - len(given)} of {len(chosen)} labels never given" if len(given) < len(chosen) else ""
     return goal + shown + never
+
+
+def engine_of(folder: Path) -> dict[str, Any]:
+    """The precision of a folder's engine and what its gate found; nothing without an engine."""
+    from onepass.atomic import read_json
+    from onepass.loading import ENGINE, GATE
+
+    if not (folder / ENGINE).is_file():
+        return {}
+    gate = read_json(folder / GATE) if (folder / GATE).is_file() else {}
+    return {"precision": gate.get("precision", "fp32"), "gate": gate}
 
 
 def _shortened(labels: list[str], most: int = 6) -> str:

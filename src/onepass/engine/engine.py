@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
@@ -11,22 +12,24 @@ from typing import Any
 import numpy as np
 
 from onepass.asking import NO_RANGES, Asking
-from onepass.atomic import read_json
+from onepass.atomic import MANIFEST, read_json
 from onepass.contents import find_folder, model_files, read_config, task_of, task_order
 from onepass.encoder.config import EncoderConfig
 from onepass.encoder.tokenizer import Tokenizer
 from onepass.engine.graph import FAR, EncoderGraph
 from onepass.engine.plan import STEP, batches
 from onepass.engine.pooling import Pooling
+from onepass.engine.ranges import Bounds, from_weights
 from onepass.engine.reading import Reading
 from onepass.engine.runner import KEPT, Runner
 from onepass.engine.weights import read_weights
 from onepass.errors import EncoderError, FolderError, unknown
 from onepass.heads import Kind, make_kind
 from onepass.inquiry import Pieces, Ranges
-from onepass.loading import ENGINE
+from onepass.loading import ENGINE, GATE, RANGES
 from onepass.tasks import Task
 
+log = logging.getLogger(__name__)
 FORMAT = 1
 RUNNERS: dict[str, type[Runner]] = {"readers": Reading, "pooling": Pooling}
 """What an engine can do, by the names that methods use in their recipes"""
@@ -37,11 +40,20 @@ MOST_NUMBERS = 2**24
 class Engine(Asking):
     """Labels texts like the model it was exported from. Many threads may ask; it computes for one at a time."""
 
-    def __init__(self, folder: str | Path, threads: int | None = None, *, recipe: dict[str, Any] | None = None):
-        """`recipe` is what to build where the folder's own, which `onepass export` wrote, is not wanted."""
+    def __init__(
+        self,
+        folder: str | Path,
+        threads: int | None = None,
+        *,
+        recipe: dict[str, Any] | None = None,
+        bounds: Bounds | None = None,
+    ):
+        """`recipe` and `bounds` are what to build where those of the folder, from `onepass export`, are not wanted."""
         path = find_folder(folder)
         files = model_files(path)
-        config, recipe = read_config(path), _recipe(path, files) if recipe is None else recipe
+        config = read_config(path)
+        if recipe is None:
+            recipe, bounds = _recipe(path, files), _bounds(path, files)
         self.folder = path
         self.recipe: dict[str, Any] = recipe
         self.tokenizer = Tokenizer.load(path / "tokenizer.json", config["encoder"]["max_length"])
@@ -57,7 +69,9 @@ class Engine(Asking):
                 self.kinds.append(make_kind(task))
                 self._own.append(read_weights(path / "tasks" / name / "weights.safetensors"))
             encoder = EncoderGraph(
-                EncoderConfig.from_dict(config["encoder"]["config"]), read_weights(path / "encoder.safetensors")
+                EncoderConfig.from_dict(config["encoder"]["config"]),
+                read_weights(path / "encoder.safetensors"),
+                bounds or {},
             )
             shared = read_weights(path / "method.safetensors") if "method.safetensors" in files else {}
             self._runner = _runner_of(recipe)(encoder, recipe["method"], shared, self._own, threads)
@@ -65,6 +79,7 @@ class Engine(Asking):
             raise FolderError(f"{path} is no model this version can read: it does not say {error}.") from error
         except (EncoderError, TypeError, ValueError) as error:
             raise FolderError(f"{path} is no model this version can read: {error}") from error
+        self.precision = "int8" if bounds else "fp32"
         self._heads = lru_cache(KEPT)(self._stacked_heads)
         self._lock = Lock()
 
@@ -76,6 +91,13 @@ class Engine(Asking):
         with self._lock:
             parts = [self._logits(encoded[start : start + most], tasks) for start in range(0, len(encoded), most)]
         return [np.concatenate(values) for values in zip(*parts, strict=True)]
+
+    def watch(self, encoded: Sequence[Pieces]) -> Iterator[Bounds]:
+        """What goes into each linear layer, text by text, with all tasks asked."""
+        find, asked = self._runner.watch(), tuple(range(len(self.tasks)))
+        for one in encoded:
+            ids, types = (np.array([part], np.int32) for part in (one.ids, one.types))
+            yield find(ids, types, np.zeros((1, 1, 1, len(one)), np.float32), asked)
 
     def _logits(self, encoded: Sequence[Pieces], asked: tuple[int, ...]) -> list[np.ndarray]:
         vectors: np.ndarray | None = None  # (K, B, H)
@@ -127,6 +149,24 @@ def _recipe(folder: Path, files: Sequence[str]) -> dict[str, Any]:
     if not isinstance(recipe, dict) or recipe.get("format") != FORMAT:
         raise FolderError(f"{folder / ENGINE} is of another version. Build it anew with: onepass export {folder}")
     return recipe
+
+
+def _bounds(folder: Path, files: Sequence[str]) -> Bounds:
+    """The ranges of a model folder, if 8 bits passed the gate of every task that it has."""
+    if RANGES not in files:
+        return {}
+    passed = {verdict["weights"] for verdict in read_json(folder / GATE)["tasks"].values()}
+    now = read_json(folder / MANIFEST)["files"]
+    names = [file.split("/")[1] for file in files if file.startswith("tasks/") and file.endswith("/task.json")]
+    if new := [name for name in names if now[f"tasks/{name}/weights.safetensors"] not in passed]:
+        log.warning(
+            "%s: computing in 32 bits, since 8 were not tried with %s. Try with: onepass export %s --int8",
+            folder,
+            ", ".join(new),
+            folder,
+        )
+        return {}
+    return from_weights(read_weights(folder / RANGES))
 
 
 def _runner_of(recipe: Mapping[str, Any]) -> type[Runner]:

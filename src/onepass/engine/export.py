@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +13,39 @@ from onepass.atomic import edit_folder, write_json
 from onepass.contents import read_config
 from onepass.encoder.batch import Batch
 from onepass.engine.engine import FORMAT, Engine
+from onepass.engine.gate import failed, judge
+from onepass.engine.ranges import LADDER, Bounds, joined, to_weights
+from onepass.engine.samples import Sample, labelled_rows, texts_of
 from onepass.errors import ConfigError, FolderError
 from onepass.folder import load_model
 from onepass.inquiry import Pieces
 from onepass.living import probe_batches
-from onepass.loading import ENGINE
+from onepass.loading import ENGINE, GATE, RANGES
 from onepass.methods import METHODS, Method
 from onepass.model import Model
 
+log = logging.getLogger(__name__)
 TOLERANCE = 1e-4
 """How far a logit of the engine may be from the model's"""
+MOST_TEXTS = 256
+"""Texts on which the ranges of what goes into linear layers are found"""
 
 
-def export_model(source: str | Path) -> dict[str, Any]:
-    """Write the engine of a model folder; returns what is known of it."""
+def export_model(
+    source: str | Path, *, int8: bool = False, file: str | Path | None = None, texts: str | Path | None = None
+) -> dict[str, Any]:
+    """Write the engine of a model folder; returns what is known of it.
+
+    int8: compute in 8 bits what can be without a loss that the gate forbids. It is judged on the validation rows of
+        the training, on those of a task file, or on the texts of a data file without labels.
+    """
     folder = Path(source).expanduser()
     config = read_config(folder)
     with edit_folder(folder) as edit:
         model = load_model(folder)
         recipe = {"format": FORMAT, "encoder": config["encoder"]["sha256"], "method": method_recipe(model)}
-        difference = largest_difference(model, Engine(folder, recipe=recipe))
+        engine = Engine(folder, recipe=recipe)
+        difference = largest_difference(model, engine)
         if not difference <= TOLERANCE:  # also if it is NaN
             raise FolderError(
                 f"The engine was not written: a logit of it differs from the model's by {difference:.3g}, more than "
@@ -39,7 +54,18 @@ def export_model(source: str | Path) -> dict[str, Any]:
         edit.drop("engine/")
         (edit.draft / ENGINE).parent.mkdir()
         write_json(edit.draft / ENGINE, recipe)
-    return {"folder": str(folder), "precision": "fp32", "tasks": len(model.tasks), "difference": difference}
+        found = {"folder": str(folder), "precision": "fp32", "tasks": len(model.tasks), "difference": difference}
+        if int8:
+            samples = texts_of(model, Path(texts)) if texts else labelled_rows(model, file)
+            bounds, gate = choose_precision(folder, engine, samples)
+            gate["difference"] = difference
+            for name, verdict in gate["tasks"].items():
+                verdict["weights"] = edit.before[f"tasks/{name}/weights.safetensors"]
+            write_json(edit.draft / GATE, gate)
+            if bounds:
+                _save(edit.draft / RANGES, to_weights(bounds))
+            found |= {"precision": gate["precision"], "gate": gate}
+    return found
 
 
 def method_recipe(model: Model) -> dict[str, Any]:
@@ -70,7 +96,39 @@ def largest_difference(model: Model, engine: Engine) -> float:
     return largest
 
 
+# --- 8 bits ---------------------------------------------------------------------------------------------------------
+
+
+def choose_precision(folder: Path, engine: Engine, samples: Sequence[Sample]) -> tuple[Bounds, dict[str, Any]]:
+    """The most that can be computed in 8 bits so that every task passes, and what was tried."""
+    share = -(-MOST_TEXTS // len(samples))
+    seen = joined(engine.watch([piece for sample in samples for piece in sample.pieces(engine)[:share]]))
+    before = [sample.outcome(engine) for sample in samples]
+    tried: list[dict[str, Any]] = []
+    for name, wanted in LADDER.items():
+        bounds = {place: found for place, found in seen.items() if wanted(place)}
+        careful = Engine(folder, recipe=engine.recipe, bounds=bounds)
+        verdicts = {
+            engine.tasks[sample.number].name: judge(old, sample.outcome(careful))
+            for sample, old in zip(samples, before, strict=True)
+        }
+        known = {task: verdict.to_dict() for task, verdict in verdicts.items()}
+        if not (lost := failed(verdicts)):
+            return bounds, {"precision": "int8", "computed": name, "tasks": known, "tried": tried}
+        for task, verdict in lost.items():
+            log.info("%s in 8 bits: %s does not pass, %s", name, task, verdict)
+        tried.append({"computed": name, "failed": {task: known[task] for task in lost}})
+    return {}, {"precision": "fp32", "computed": "nothing", "tasks": {}, "tried": tried}
+
+
 def _pieces(batch: Batch) -> Any:
     ends = np.cumsum(batch.layout.lengths)[:-1]
     split = (np.split(part.numpy(), ends) for part in (batch.ids, batch.types))
     return [Pieces(ids.tolist(), types.tolist()) for ids, types in zip(*split, strict=True)]
+
+
+def _save(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    from safetensors.numpy import save_file
+
+    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
+    path.chmod(0o644)

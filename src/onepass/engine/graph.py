@@ -24,13 +24,16 @@ FAR = np.float32(-1e9)
 FARTHEST = 128
 """Relative distances from here on share a bucket, as in `encoder.RelativeBias`"""
 
+OUTLIER, MOST_OUTLIERS = 3.0, 8
+"""Columns over so many times the middle one, at most so many of them, stay out of 8 bits"""
+
 
 @dataclass(frozen=True)
 class Range:
-    """The least and the greatest number that is told apart where 8 bits are used."""
+    """The least and the greatest number that was seen in each column of what goes into a linear layer, (C,)."""
 
-    low: float
-    high: float
+    low: np.ndarray
+    high: np.ndarray
 
 
 @dataclass
@@ -125,10 +128,9 @@ class EncoderGraph:
         self.watched[place] = x
         weight = self.weights[f"{name}.weight"][rows]
         if place in self.ranges:
-            x, factor = _eight_bits(x, self.ranges[place]), _eight_bit_weights(weight)
+            x = _eight_bit_product(x, weight, self.ranges[place])
         else:
-            factor = constant(weight)
-        x = opset13.matmul(x, factor, False, True)
+            x = opset13.matmul(x, constant(weight), False, True)
         return opset13.add(x, constant(self.weights[f"{name}.bias"][rows])) if f"{name}.bias" in self.weights else x
 
     def _rows(self, table: str, numbers: Node) -> Node:
@@ -239,13 +241,29 @@ def _buckets(distance: np.ndarray, config: EncoderConfig) -> np.ndarray:
     return np.asarray(np.where(far < exact, far, logarithmic) + half * (distance > 0))
 
 
-def _eight_bits(x: Node, found: Range) -> Node:
-    low, high = constant(np.float32(found.low)), constant(np.float32(found.high))
-    return opset13.fake_quantize(x, low, high, low, high, 256)
+def _eight_bit_product(x: Node, weight: np.ndarray, seen: Range) -> Node:
+    """W x with both sides as whole numbers of 8 bits: 256 steps for x, and for each output of the weights.
+
+    A few columns of x are far larger than the rest, and would leave it few steps: these stay as they are, and their
+    part of the product is added.
+    """
+    large = _outliers(seen)
+    usual = np.setdiff1d(np.arange(len(seen.low)), large)
+    ends = [constant(np.float32(end)) for end in (min(seen.low[usual].min(), -1e-6), max(seen.high[usual].max(), 1e-6))]
+    steps = opset13.fake_quantize(x, *ends, *ends, 256)
+    kept = weight.copy()
+    kept[:, large] = 0
+    spreads = np.maximum(np.abs(kept).max(1, keepdims=True), 1e-12).astype(np.float32) / np.float32(127)
+    whole = opset13.constant(np.rint(kept / spreads).astype(np.int8))
+    product = opset13.matmul(steps, opset13.multiply(opset13.convert(whole, "f32"), constant(spreads)), False, True)
+    if not len(large):
+        return product
+    columns = opset13.gather(x, constant(large), integer(2))
+    return opset13.add(product, opset13.matmul(columns, constant(weight[:, large]), False, True))
 
 
-def _eight_bit_weights(weight: np.ndarray) -> Node:
-    """Whole numbers from -127 to 127 and one factor for each output."""
-    factors = np.maximum(np.abs(weight).max(1, keepdims=True), 1e-12).astype(np.float32) / np.float32(127)
-    numbers = np.rint(weight / factors).astype(np.int8)
-    return opset13.multiply(opset13.convert(opset13.constant(numbers), "f32"), constant(factors))
+def _outliers(seen: Range) -> np.ndarray:
+    """The columns that were seen far above the middle one."""
+    largest = np.maximum(np.abs(seen.low), np.abs(seen.high))
+    order = np.argsort(-largest)[:MOST_OUTLIERS]
+    return np.sort(order[largest[order] > OUTLIER * np.median(largest)])

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from openvino import Node, opset13
 
-from onepass.engine.graph import EncoderGraph, constant, places
+from onepass.engine.graph import EncoderGraph, Range, constant, integers, places
 from onepass.engine.poolers import poolers_of
 from onepass.engine.runtime import Program, parameter
 from onepass.engine.weights import Weights
@@ -42,7 +42,8 @@ class Runner:
         ids, types = (parameter(name, (-1, -1), np.int32) for name in ("ids", "types"))
         mask = parameter("mask", (-1, 1, 1, -1))
         inputs, output = self.build(ids, types, mask)
-        self.program = Program([ids, types, mask, *inputs], [output], threads)
+        self._inputs = [ids, types, mask, *inputs]
+        self.program = Program(self._inputs, [output], threads)
         self.poolers = poolers_of(tasks, encoder.config.width, threads)
 
     def build(self, ids: Node, types: Node, mask: Node) -> tuple[list[Node], Node]:
@@ -59,6 +60,24 @@ class Runner:
     def vectors(self, ids: np.ndarray, types: np.ndarray, mask: np.ndarray, asked: tuple[int, ...]) -> np.ndarray:
         (found,) = self.program({"ids": ids, "types": types, "mask": mask, **self.chosen(asked)})
         return found
+
+    def watch(self) -> Callable[[np.ndarray, np.ndarray, np.ndarray, tuple[int, ...]], dict[str, Range]]:
+        """A function that takes what `vectors` takes and finds the range of what goes into each linear layer."""
+        watched = self.encoder.watched
+        axes = integers(0, 1)
+        ends = [
+            reduce(node, axes, False)
+            for node in watched.values()
+            for reduce in (opset13.reduce_min, opset13.reduce_max)
+        ]
+        program = Program(self._inputs, ends, self.threads)
+
+        def ranges(ids: np.ndarray, types: np.ndarray, mask: np.ndarray, asked: tuple[int, ...]) -> dict[str, Range]:
+            found = program({"ids": ids, "types": types, "mask": mask, **self.chosen(asked)})
+            pairs = zip(found[::2], found[1::2], strict=True)
+            return {place: Range(low.copy(), high.copy()) for place, (low, high) in zip(watched, pairs, strict=True)}
+
+        return ranges
 
     def pooled(self, vectors: np.ndarray, asked: tuple[int, ...]) -> np.ndarray:
         """Vectors (K, B, H), or (1, B, H), through the asked tasks' own poolers."""

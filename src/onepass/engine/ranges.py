@@ -1,0 +1,48 @@
+"""8 bits: which numbers go into each linear layer, and which layers are computed in 8 bits.
+
+The range of each place is found once, on texts, and then fixed. A scale that is taken from what is computed together
+would make a text's answer depend on the texts beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+
+from onepass.engine.graph import Range
+from onepass.engine.reading import SITE
+from onepass.engine.weights import Weights
+
+Bounds = dict[str, Range]
+
+LADDER: dict[str, Callable[[str], bool]] = {
+    "all": lambda place: True,
+    "text": lambda place: not place.endswith(SITE),
+    "text without down": lambda place: not place.endswith((SITE, "down")),
+}
+"""What to compute in 8 bits, by name: a test of places, from the fastest choice to the most careful one.
+
+The input of `down`, behind the activation, has the widest ranges and loses most.
+"""
+
+
+def joined(found: Iterable[Mapping[str, Range]]) -> Bounds:
+    """The ranges that hold what was seen on all texts."""
+    ranges: Bounds = {}
+    for one in found:
+        for place, new in one.items():
+            old = ranges.get(place, new)
+            ranges[place] = Range(np.minimum(old.low, new.low), np.maximum(old.high, new.high))
+    return ranges
+
+
+def to_weights(ranges: Mapping[str, Range]) -> Weights:
+    """As they are written to a file."""
+    return {f"{place}.{end}": getattr(seen, end) for place, seen in ranges.items() for end in ("low", "high")}
+
+
+def from_weights(weights: Weights) -> Bounds:
+    """The reverse of `to_weights`."""
+    places = [name.removesuffix(".low") for name in weights if name.endswith(".low")]
+    return {place: Range(weights[f"{place}.low"], weights[f"{place}.high"]) for place in places}

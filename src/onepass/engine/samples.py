@@ -1,0 +1,119 @@
+"""What 8 bits are judged on: labelled rows that were not trained on, or texts without labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from onepass.data.examples import Examples
+from onepass.data.files import read_chunks
+from onepass.engine.engine import Engine
+from onepass.engine.gate import Outcome
+from onepass.errors import DataError
+from onepass.heads.base import blank
+from onepass.inquiry import Inquiry, Pieces
+from onepass.model import Model
+from onepass.training.evaluation import as_logits, rows_of, tasks_of, validation_rows
+
+MOST_ROWS = 1000
+"""Rows of a task that are looked at"""
+
+
+class Sample(Protocol):
+    """What one task is judged on."""
+
+    number: int
+
+    def pieces(self, engine: Engine) -> list[Pieces]:
+        """The sequences that are read."""
+
+    def outcome(self, engine: Engine) -> Outcome:
+        """What an engine makes of it."""
+
+
+@dataclass
+class LabelledRows:
+    """Rows of one task."""
+
+    number: int
+    examples: Examples
+
+    def pieces(self, engine: Engine) -> list[Pieces]:
+        rows = [self.examples.sequences(row) for row in range(len(self.examples))]
+        return [Pieces(ids.tolist(), types.tolist()) for own in rows for ids, types in own]
+
+    def outcome(self, engine: Engine) -> Outcome:
+        task, kind, examples = engine.tasks[self.number], engine.kinds[self.number], self.examples
+        found = engine.logits_of(self.pieces(engine), [self.number])[0]
+        ends = zip(examples.parts[:-1], examples.parts[1:], strict=True)
+        by_row = [found[first:end] for first, end in ends]  # a row may have several sequences
+        rows = [own if kind.ragged else kind.pool_row(np.asarray(own)) for own in by_row]
+        logits = as_logits(rows, kind, task)
+        scores = kind.score(task, logits, examples.targets, examples.readings)
+        metric = next(iter(scores))
+        labels = [prediction.label for prediction in kind.decode(task, logits, examples.readings)]
+        return Outcome(labels, metric, float(scores[metric]))
+
+
+@dataclass
+class Texts:
+    """Inputs of one task, without labels."""
+
+    number: int
+    inputs: list[Any]
+
+    def pieces(self, engine: Engine) -> list[Pieces]:
+        asked = [(self.number, engine.tasks[self.number], engine.kinds[self.number])]
+        rows = Inquiry(self.inputs, asked, engine.tokenizer).tokens[0]
+        return [Pieces(ids, types) for row in rows for ids, types in row.sequences]
+
+    def outcome(self, engine: Engine) -> Outcome:
+        name = engine.tasks[self.number].name
+        return Outcome([answers[name].label for answers in engine.predict(self.inputs, tasks=[name])])
+
+
+def labelled_rows(model: Model, file: str | Path | None) -> list[Sample]:
+    """The validation rows of all tasks: those of the training, or those that a task file names."""
+    numbers = list(range(len(model.tasks)))
+    try:
+        if file is None:
+            found = validation_rows(model, numbers)
+        else:
+            tasks = tasks_of(model, file)
+            if missing := [name for name in model.names if name not in tasks]:
+                raise DataError(f"{file} does not name {', '.join(missing)}.")
+            found = {number: rows_of(model, number, tasks[model.names[number]], "validation") for number in numbers}
+    except DataError as error:
+        raise DataError(
+            f"8 bits are judged by what they change on rows that were not trained on. {error}\n"
+            "Name rows with a task file (onepass export MODEL TASKS.YAML --int8) or texts without labels "
+            "(--calibrate FILE), or leave out --int8."
+        ) from error
+    return [LabelledRows(number, _some(examples)) for number, examples in found.items()]
+
+
+def texts_of(model: Model, path: Path) -> list[Sample]:
+    """The rows of a data file for each task, with the columns that it reads."""
+    samples: list[Sample] = []
+    for number, (task, kind) in enumerate(zip(model.tasks, model.kinds, strict=True)):
+        columns = kind.inputs(task)
+        rows: list[Any] = []
+        for chunk in read_chunks(path, columns):
+            cells = zip(*(chunk.columns[column] for column in columns), strict=True)
+            rows += [dict(zip(columns, row, strict=True)) for row in cells if not any(map(blank, row))]
+            if len(rows) >= MOST_ROWS:
+                break
+        if not rows:
+            raise DataError(f"{path} has no text for task {task.name!r} in {', '.join(columns)}.")
+        samples.append(Texts(number, rows[:MOST_ROWS]))
+    return samples
+
+
+def _some(examples: Examples) -> Examples:
+    # From the whole file evenly, which may be sorted by label, and shuffled: the first stand for all when ranges are
+    # found.
+    places = np.unique(np.linspace(0, len(examples) - 1, min(MOST_ROWS, len(examples))).astype(np.int64))
+    return examples.take(np.random.default_rng(0).permutation(places))

@@ -1,0 +1,104 @@
+"""Engines that compute in 8 bits."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import onepass
+from onepass import living
+from onepass.engine import gate
+from onepass.engine.engine import Engine
+from onepass.engine.export import export_model
+from onepass.errors import DataError
+
+WORDS = ["goal", "match", "vote", "senate", "the", "wins", "late", "why", "is", "it", "good", "bad", "?", "zebra"]
+PROBES = [" ".join(np.random.default_rng(n).choice(WORDS, 3 + n % 20)) for n in range(40)]
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Texts without labels, for single texts and for pairs."""
+    path = tmp_path_factory.mktemp("texts") / "texts.jsonl"
+    path.write_text("".join(json.dumps({"text": t, "first": t, "second": "late goal"}) + "\n" for t in PROBES))
+    return path
+
+
+@pytest.fixture(scope="module")
+def small(make_folder: Callable[..., Path], texts: Path) -> Path:
+    """The folder of a model whose engine computes in 8 bits, whatever that changes."""
+    folder = make_folder(exported=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gate, "MOST_CHANGED", 100.0)
+        found = export_model(folder, int8=True, texts=texts)
+    assert found["precision"] == "int8" and found["gate"]["computed"] == "all"
+    return folder
+
+
+@pytest.fixture(scope="module")
+def engine(small: Path) -> Engine:
+    return onepass.load(small, engine=True, threads=1)
+
+
+def probabilities(engine: Engine, texts: list[str]) -> np.ndarray:
+    """Of every label of every task that has some, (texts, labels)."""
+    return np.array([[p for task in row.values() for p in task.scores.values()] for row in engine.predict(texts)])
+
+
+def test_8_bits_answer_nearly_like_the_model(engine: Engine, small: Path):
+    assert engine.precision == "int8"
+    exact = probabilities(onepass.load(small), PROBES)
+    found = probabilities(engine, PROBES)
+    assert 0 < np.abs(found - exact).max() < 0.15  # 32 columns: a rough product
+    assert np.abs(found - exact).mean() < 0.02
+
+
+texts_of_words = st.lists(st.sampled_from(WORDS), max_size=45).map(" ".join)
+
+
+@settings(max_examples=40, deadline=None)
+@given(text=texts_of_words, neighbours=st.lists(texts_of_words, max_size=12))
+def test_a_text_is_answered_alike_alone_and_among_any_others(engine: Engine, text: str, neighbours: list[str]):
+    alone, among = probabilities(engine, [text])[0], probabilities(engine, [*neighbours, text])[-1]
+    assert np.abs(alone - among).max() < 1e-3
+
+
+def test_a_task_that_does_not_pass_keeps_all_in_32_bits(make_folder: Callable[..., Path], texts: Path, monkeypatch):
+    folder = make_folder(exported=False)
+    monkeypatch.setattr(gate, "MOST_CHANGED", -1.0)
+    found = export_model(folder, int8=True, texts=texts)
+    assert found["precision"] == "fp32"
+    assert [tried["computed"] for tried in found["gate"]["tried"]] == ["all", "text", "text without down"]
+    assert not (folder / "engine" / "ranges.safetensors").exists()
+    assert onepass.load(folder, engine=True).precision == "fp32"
+
+
+def test_removed_and_renamed_tasks_keep_8_bits_and_a_new_one_does_not(small: Path, tmp_path: Path, caplog):
+    folder = tmp_path / "model"
+    shutil.copytree(small, folder)
+    living.remove_task(folder, "topic")
+    living.rename_task(folder, "tone", "manner")
+    assert onepass.load(folder, engine=True).precision == "int8"
+    gated = json.loads((folder / "engine" / "gate.json").read_text())
+    del gated["tasks"]["spam"]
+    (folder / "engine" / "gate.json").write_text(json.dumps(gated))
+    onepass.atomic.write_manifest(folder)
+    assert onepass.load(folder, engine=True).precision == "fp32"
+    assert "8 were not tried with spam. Try with: onepass export" in caplog.text
+
+
+def test_without_rows_to_judge_on_8_bits_are_refused(small: Path):
+    with pytest.raises(DataError, match=r"(?s)8 bits are judged by .*--calibrate FILE"):
+        export_model(small, int8=True)
+    assert onepass.load(small, engine=True).precision == "int8"  # as it was
+
+
+def test_the_gate_is_in_the_folder(small: Path):
+    found = json.loads((small / "engine" / "gate.json").read_text())
+    assert set(found["tasks"]) == {"topic", "price", "spam", "mood", "tone", "same"}
+    assert all(task["rows"] == len(PROBES) and len(task["weights"]) == 64 for task in found["tasks"].values())
