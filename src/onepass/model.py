@@ -213,20 +213,22 @@ class Model(nn.Module, Asking):
         where: Where,
     ) -> Answers:
         """The logits of tasks that read tokens; `counts` says how many of the `asks`, task by task, are each's."""
-        features, sizes = self._points(kind, states, asks, batch, where)
+        features, sizes = self._points(kind, self.tasks[tasks[0]], states, asks, batch, where)
         per_task = [int(own.sum()) for own in np.split(sizes, np.cumsum(counts)[:-1])]
         parts = zip(tasks.tolist(), self.dropout(features).split(per_task), strict=True)
         logits = torch.cat([self.heads[task](part) for task, part in parts])
         return Answers(kind, tasks.tolist(), asks, logits, sizes)
 
     def _points(
-        self, kind: Kind, states: States, asks: np.ndarray, batch: Batch, where: Where
+        self, kind: Kind, task: Task, states: States, asks: np.ndarray, batch: Batch, where: Where
     ) -> tuple[Tensor, np.ndarray]:
         """What the head reads for each point of these asks (P, n * H), ask by ask, and how many points each has."""
         assert states.tokens is not None
         lengths = np.asarray(batch.layout.lengths)[asks // states.vectors.shape[1]].tolist()
         given = [None if where.ranges is None else where.ranges[ask] for ask in asks]
-        ranges = [kind.all_ranges(length) if own is None else own for own, length in zip(given, lengths, strict=True)]
+        ranges = [
+            kind.all_ranges(task, length) if own is None else own for own, length in zip(given, lengths, strict=True)
+        ]
         counts = np.array([len(found) for found in ranges], np.int64)
         flat = np.concatenate(ranges).astype(np.int64).reshape(-1, 2)
         sizes = flat[:, 1] - flat[:, 0]

@@ -13,7 +13,10 @@ from onepass.cli.app import app
 TASKS = """
 encoder: {encoder}
 tasks:
-  topic: {{train: topic.jsonl, validation: topic.jsonl, text: text, label: topic}}
+  topic: {{train: topic.jsonl, validation: topic.jsonl, text: post, label: topic}}
+  cause: {{kind: choice, train: cause.jsonl, validation: cause.jsonl, text: premise, label: label, choices: [one, two]}}
+  sense: {{kind: words, train: sense.csv, validation: sense.csv, text: [first, second], label: same, words: word}}
+  answer: {{kind: extraction, train: qa.jsonl, validation: qa.jsonl, text: [question, text], label: answers}}
   names: {{kind: tagging, train: names.conll, validation: names.conll, text: tokens, label: tags}}
 train: {{epochs: 12, batch_size: 8, max_length: 32, encoder_rate: 0.003, head_rate: 0.02, average: 0}}
 """
@@ -28,8 +31,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory, encoder: Path) -> Path:
     """A folder with a task file, its data and a model trained on them."""
     folder = tmp_path_factory.mktemp("kinds")
     texts = [("the late goal wins", "sport"), ("the senate vote", "politics")] * 10
-    (folder / "topic.jsonl").write_text("\n".join(json.dumps({"text": text, "topic": topic}) for text, topic in texts))
+    (folder / "topic.jsonl").write_text("\n".join(json.dumps({"post": text, "topic": topic}) for text, topic in texts))
     (folder / "names.conll").write_text("the O\nsenate B-org\nvote I-org\nwins O\n\nlate O\ngoal O\n\n" * 12)
+    causes = [{"premise": "late goal", "one": "it wins", "two": "bad vote", "label": n % 2} for n in range(8)]
+    causes = [row | {"one": row["two"], "two": row["one"]} if row["label"] else row for row in causes]
+    (folder / "cause.jsonl").write_text("\n".join(map(json.dumps, causes)))
+    senses = "goal,late goal,the goal wins,yes\nvote,senate vote,bad vote,no\n" * 6
+    (folder / "sense.csv").write_text(f"word,first,second,same\n{senses}")
+    questions = [
+        {"question": "why ?", "text": "the senate wins it", "answers": {"text": ["senate"], "answer_start": [4]}},
+        {"question": "is it ?", "text": "the goal is late", "answers": {"text": [], "answer_start": []}},
+    ] * 6
+    (folder / "qa.jsonl").write_text("\n".join(map(json.dumps, questions)))
     (folder / "tasks.yaml").write_text(TASKS.format(encoder=encoder))
     onepass.train(folder / "tasks.yaml", folder / "model", progress=False)
     return folder
@@ -43,6 +56,30 @@ def test_a_text_is_answered_by_tasks_of_all_kinds(folder: Path) -> None:
     assert answers["names"]["label"] == [["senate vote", "org"]]
     (span,) = answers["names"]["spans"]
     assert (span["start"], span["end"], span["label"]) == (5, 16, "org")
+
+
+def test_rows_are_asked_the_tasks_whose_columns_they_have(folder: Path) -> None:
+    model = onepass.load(folder / "model")
+    (cause,) = model.predict({"premise": "late goal", "one": "bad vote", "two": "it wins"}).items()
+    assert cause[0] == "cause" and set(cause[1].scores) == {"bad vote", "it wins"}
+    (sense,) = model.predict({"word": "goal", "first": "late goal", "second": "the goal wins"}).items()
+    assert sense[0] == "sense" and sense[1].label in ("yes", "no")
+    pair = model.predict(("why ?", "the senate wins it"))
+    assert pair == model.predict({"question": "why ?", "text": "the senate wins it"}, tasks=["answer"])
+    assert set(pair) == {"answer"} and pair["answer"].spans is not None
+    with pytest.raises(onepass.ConfigError, match=r"a single text cannot answer: cause \(premise and one and two\)"):
+        model.predict("late goal", tasks=["cause"])
+    row = {"word": "vote", "first": "late goal", "second": "vote"}
+    with pytest.raises(onepass.DataError, match=r"Text 2: task 'sense' marks 'vote', which is not in 'late goal'"):
+        model.predict([row | {"first": "vote"}, row], tasks=["sense"])
+
+
+def test_a_mixed_list_is_answered_in_order(folder: Path) -> None:
+    model = onepass.load(folder / "model")
+    inputs = ["late goal", ("why ?", "the goal"), {"premise": "late goal", "one": "bad vote", "two": "it wins"}]
+    answers = model.predict(inputs * 2)
+    assert [set(one) for one in answers] == [{"topic", "names"}, {"answer"}, {"cause"}] * 2
+    assert answers[:3] == answers[3:]
 
 
 def test_words_can_be_given(folder: Path) -> None:
@@ -71,7 +108,7 @@ def test_evaluate_and_info_know_the_kinds(folder: Path) -> None:
     result = run("evaluate", folder / "model", "--json")
     tasks = json.loads(result.stdout)["tasks"]
     assert tasks["names"]["metric"] == "span_f1" and tasks["names"]["score"] == 100.0
-    assert json.loads(run("info", folder / "model", "--json").stdout)["tasks"][1]["kind"] == "tagging"
+    assert json.loads(run("info", folder / "model", "--json").stdout)["tasks"][4]["kind"] == "tagging"
 
 
 def test_tasks_are_added_and_removed(folder: Path, tmp_path: Path) -> None:

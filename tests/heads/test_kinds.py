@@ -10,18 +10,24 @@ from onepass.heads import KINDS, check_kinds, make_kind
 from onepass.heads.regression import Regression
 from onepass.tasks import Task, TaskFile
 
+NEEDED: dict[str, dict[str, Any]] = {
+    "choice": {"options": {"choices": ["one", "two"]}},
+    "words": {"options": {"words": "word"}},
+    "extraction": {"text": ["question", "context"]},
+}
+
 
 def faults_of(**keys: Any) -> list[str]:
-    task = Task(name="tone", text="text", label="tone", **keys)
+    task = Task(**({"name": "tone", "text": "text", "label": "tone"} | keys))
     return check_kinds(TaskFile(path=Path("tasks.yaml"), tasks={"tone": task}))
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_every_kind_has_metrics_and_no_faults_without_options(name: str):
     assert KINDS[name].metrics
-    assert faults_of(kind=name) == []
+    assert faults_of(kind=name, **NEEDED.get(name, {})) == []
     for metric in KINDS[name].metrics:
-        assert faults_of(kind=name, metric=metric) == []
+        assert faults_of(kind=name, metric=metric, **NEEDED.get(name, {})) == []
 
 
 def test_a_kind_is_made_with_the_options_of_its_task():
@@ -48,3 +54,11 @@ def test_unknown_keys_and_wrong_options_are_found_at_once():
     assert len(faults) == 3
     assert any("Did you mean 'label'" in fault for fault in faults)
     assert any("standardise is 'maybe'" in fault for fault in faults)
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_a_kind_that_needs_more_than_a_text_says_so(name: str):
+    (fault,) = faults_of(kind=name)
+    assert fault.startswith("Task 'tone': ") and "needed" in fault.lower()
+    with pytest.raises(ConfigError, match="eeded"):
+        make_kind(Task(name="tone", kind=name, text="text", label="tone"))

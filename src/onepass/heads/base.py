@@ -84,6 +84,10 @@ class Kind:
     reads_tokens: ClassVar[bool] = False
     """Whether the method has to give the states of tokens"""
 
+    def unfit(self, task: Task) -> str:
+        """What a task of this kind lacks or has too much of, if so."""
+        return ""
+
     # --- reading rows -------------------------------------------------------------------------------------------
 
     def inputs(self, task: Task) -> list[str]:
@@ -127,7 +131,7 @@ class Kind:
         """What the row says, in a form that is equal for equal answers."""
         return ", ".join(map(repr, sorted(set(self.labels_in(task, row))))) or str(target)
 
-    def all_ranges(self, length: int) -> NDArray[np.int16]:
+    def all_ranges(self, task: Task, length: int) -> NDArray[np.int16]:
         """The tokens (m, 2) that the head reads of a sequence about which nothing is known but its length."""
         places = np.arange(length, dtype=np.int16)
         return np.stack([places, places + 1], 1)

@@ -1,0 +1,153 @@
+"""The best of several candidate texts for a context: COPA, WinoGrande, CosmosQA, ReCoRD."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from string import Formatter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onepass.data.examples import Ragged
+from onepass.data.items import Item, Reading
+from onepass.heads.base import Kind, Row, blank, label_text, wrong_option
+from onepass.heads.cells import listed_cell, shown, whole_number
+from onepass.heads.points import choice_entropy, choice_loss, softmax
+from onepass.prediction import Prediction
+from onepass.tasks import Task
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def accuracy(answers: Any, targets: Any) -> float:
+    """The share of rows whose answer is a right candidate."""
+    return float(np.mean([target[answer] > 0 for answer, target in zip(answers, targets, strict=True)]))
+
+
+class Choice(Kind):
+    """The best of several candidates, by a softmax over their scores; each is read with the context.
+
+    choices: the columns of the candidates, or one column whose cells are lists of them. Blank cells are none.
+    template: what is read before a candidate, from columns in braces: "{premise} What was the {question}?". Without it
+        the texts of the row, with a space between them.
+    blank: a mark in the text in whose place each candidate is put, such as _ or @placeholder; nothing is read before.
+    numbered_from: the number of the first candidate, where labels are numbers.
+    """
+
+    metrics = {"accuracy": accuracy}
+    ragged = True
+
+    def __init__(
+        self,
+        *,
+        choices: str | Sequence[str] = (),
+        template: str | None = None,
+        blank: str | None = None,
+        numbered_from: int = 0,
+    ):
+        found = [choices] if isinstance(choices, str) else list(choices) if isinstance(choices, (list, tuple)) else None
+        if found is None or not all(isinstance(column, str) and column for column in found):
+            raise wrong_option("choices", choices, "a list of columns, or the column of lists of candidates")
+        for name, value in (("template", template), ("blank", blank)):
+            if value is not None and (not isinstance(value, str) or not value):
+                raise wrong_option(name, value, "a text")
+        if type(numbered_from) is not int:
+            raise wrong_option("numbered_from", numbered_from, "a whole number")
+        try:
+            fields = [field for _, field, _, _ in Formatter().parse(template or "") if field is not None]
+        except ValueError as error:
+            raise wrong_option("template", template, f"a text with columns in braces ({error})") from None
+        self.choices, self.template, self.mark, self.first = found, template, blank, numbered_from
+        self.fields = fields
+
+    def unfit(self, task: Task) -> str:
+        return "" if self.choices else "choices is missing. Needed: the columns of the candidates."
+
+    def inputs(self, task: Task) -> list[str]:
+        return list(dict.fromkeys([*task.text, *self.fields, *self.choices]))
+
+    def num_texts(self, task: Task) -> int:
+        return 0
+
+    def candidates(self, row: Row) -> list[str]:
+        cells: list[Any] = [row[column] for column in self.choices]
+        if len(cells) == 1 and not blank(cells[0]):
+            cells = listed_cell(cells[0])
+        found = [str(cell).strip() for cell in cells if not blank(cell)]
+        if not found:
+            columns = ", ".join(map(repr, self.choices))
+            raise ValueError(f"has no candidate in {columns}. Give at least one, or remove the row.")
+        return found
+
+    def item(self, task: Task, row: Row) -> Item | None:
+        if any(blank(row[column]) for column in task.text):
+            return None
+        texts = [str(row[column]) for column in task.text]
+        candidates = self.candidates(row)
+        if self.mark is not None:
+            if not any(self.mark in text for text in texts):
+                raise ValueError(f"has no {self.mark!r} in {shown(' '.join(texts))}, where candidates would be put.")
+            read = [tuple(text.replace(self.mark, candidate) for text in texts) for candidate in candidates]
+            return Item(read, names=candidates)
+        context = " ".join(texts) if self.template is None else self.template.format_map(_Texts(row))
+        return Item([(context, candidate) for candidate in candidates], names=candidates)
+
+    def target(self, row: Row, task: Task, labels: Sequence[str]) -> Ragged:
+        """1 for each right candidate, else 0."""
+        candidates, cell = self.candidates(row), row[task.label]
+        target = np.zeros(len(candidates), np.float32)
+        for right in cell if isinstance(cell, (list, tuple)) else [cell]:
+            number = whole_number(right)
+            if (text := str(right).strip()) in candidates:
+                target[candidates.index(text)] = 1.0
+            elif number is not None and 0 <= number - self.first < len(candidates):
+                target[number - self.first] = 1.0
+            else:
+                last = self.first + len(candidates) - 1
+                raise ValueError(
+                    f"has the answer {shown(right)}, which is none of its candidates. Possible: {self.first} to "
+                    f"{last}, or one of {', '.join(map(shown, candidates))}."
+                )
+        if not target.any():
+            raise ValueError("has no right candidate. Give the number of one, or its text.")
+        return Ragged(target)
+
+    def said(self, task: Task, row: Row, target: Any) -> str:
+        return label_text(str(np.flatnonzero(target.value).tolist()))
+
+    def outputs(self, task: Task) -> int:
+        return 1
+
+    def scale_targets(self, task: Task, targets: np.ndarray, readings: Sequence[Reading] | None = None) -> Any:
+        return [target[:, None] for target in targets]
+
+    def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
+        return choice_loss(logits, targets).squeeze(-1)
+
+    def entropy(self, logits: Tensor) -> Tensor:
+        return choice_entropy(logits).squeeze(-1)
+
+    def decode(self, task: Task, logits: Any, readings: Sequence[Reading] | None = None) -> list[Prediction]:
+        assert readings is not None
+        predictions = []
+        for row, reading in zip(logits, readings, strict=True):
+            p = softmax(row)[:, 0]
+            best = int(p.argmax())
+            scores = dict(zip(reading.names, map(float, p), strict=True))
+            predictions.append(Prediction(reading.names[best], float(p[best]), scores))
+        return predictions
+
+    def score(
+        self, task: Task, logits: Any, targets: np.ndarray, readings: Sequence[Reading] | None = None
+    ) -> dict[str, float]:
+        answers = [int(row.argmax()) for row in logits]
+        return {name: 100.0 * self.metrics[name](answers, targets) for name in self.metric_names(task)}
+
+
+class _Texts(dict[str, Any]):
+    """A row whose cells are put into a template as texts, blank ones as nothing."""
+
+    def __getitem__(self, column: str) -> str:
+        value = super().__getitem__(column)
+        return "" if blank(value) else str(value)

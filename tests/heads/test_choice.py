@@ -1,0 +1,85 @@
+"""The best of several candidates."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from onepass.data.items import Reading
+from onepass.errors import ConfigError
+from onepass.heads.choice import Choice
+from onepass.tasks import Task
+
+TASK = Task(name="cause", kind="choice", text="premise", label="label")
+ROW = {"premise": "He fell.", "one": "He slept.", "two": "It was wet.", "question": "cause", "label": 1}
+
+
+def test_each_candidate_is_read_with_the_context() -> None:
+    item = Choice(choices=["one", "two"]).item(TASK, ROW)
+    assert item is not None and item.sequences == [("He fell.", "He slept."), ("He fell.", "It was wet.")]
+    assert item.names == ["He slept.", "It was wet."]
+    asked = Choice(choices=["one", "two"], template="{premise} What was the {question}?").item(TASK, ROW)
+    assert asked is not None and asked.sequences[0] == ("He fell. What was the cause?", "He slept.")
+
+
+def test_candidates_may_be_a_list_and_fill_a_blank() -> None:
+    task = Task(name="fill", kind="choice", text=["text", "query"], label="label")
+    row = {"text": "Ann met Bob.", "query": "@x was met.", "names": ["Ann", "Bob"], "label": ["Bob"]}
+    kind = Choice(choices="names", blank="@x")
+    item = kind.item(task, row)
+    assert item is not None and item.sequences == [("Ann met Bob.", "Ann was met."), ("Ann met Bob.", "Bob was met.")]
+    assert kind.target(row, task, ()).value.tolist() == [0, 1]
+    with pytest.raises(ValueError, match=r"has no '@x' in 'Ann met Bob. Who\?'"):
+        kind.item(task, row | {"query": "Who?"})
+
+
+@pytest.mark.parametrize(
+    ("label", "first", "target"),
+    [(1, 0, [0, 1]), ("1", 1, [1, 0]), ("It was wet.", 0, [0, 1]), ([0, 1], 0, [1, 1]), (2.0, 1, [0, 1])],
+)
+def test_labels_are_numbers_or_texts_or_several(label: Any, first: int, target: list[int]) -> None:
+    kind = Choice(choices=["one", "two"], numbered_from=first)
+    assert kind.target(ROW | {"label": label}, TASK, ()).value.tolist() == target
+
+
+def test_faults_of_rows_are_said() -> None:
+    kind = Choice(choices=["one", "two"])
+    with pytest.raises(ValueError, match="has no candidate in 'one', 'two'"):
+        kind.item(TASK, ROW | {"one": None, "two": " "})
+    with pytest.raises(ValueError, match=r"has the answer 2, which is none of its candidates\. Possible: 0 to 1"):
+        kind.target(ROW | {"label": 2}, TASK, ())
+    with pytest.raises(ValueError, match="has no right candidate"):
+        kind.target(ROW | {"label": []}, TASK, ())
+    assert kind.item(TASK, ROW | {"premise": None}) is None
+
+
+@pytest.mark.parametrize(
+    "options", [{"choices": 3}, {"choices": [""]}, {"template": "{premise"}, {"blank": ""}, {"numbered_from": "1"}]
+)
+def test_options_are_checked(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="possible"):
+        Choice(**options)
+
+
+def test_loss_and_entropy_are_over_a_rows_own_candidates() -> None:
+    kind = Choice(choices="names")
+    logits = torch.tensor([[0.0, 0.0, 0.0], [0.0, math.log(3.0), float("-inf")], [1.0, -float("inf"), -float("inf")]])
+    targets = torch.tensor([[1.0, 1, 0], [0, 1, 0], [1, 0, 0]])
+    loss = kind.loss(logits.unsqueeze(-1), targets.unsqueeze(-1))
+    torch.testing.assert_close(loss, torch.tensor([math.log(3 / 2), math.log(4 / 3), 0.0]))
+    entropy = kind.entropy(logits.unsqueeze(-1))
+    own = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25)) / math.log(2)
+    torch.testing.assert_close(entropy, torch.tensor([1.0, own, 0.0]))
+
+
+def test_the_best_candidate_is_answered() -> None:
+    kind = Choice(choices="names")
+    (found,) = kind.decode(TASK, [np.array([[0.0], [math.log(3.0)]])], [Reading(names=["Ann", "Bob"])])
+    assert found.label == "Bob" and found.score == pytest.approx(0.75)
+    assert found.scores == pytest.approx({"Ann": 0.25, "Bob": 0.75})
+    targets = np.empty(2, object)
+    targets[:] = [np.array([0.0, 1.0]), np.array([1.0, 0.0, 0.0])]
+    logits = [np.array([[0.0], [1.0]]), np.array([[0.0], [2.0], [1.0]])]
+    assert kind.score(TASK, logits, targets) == {"accuracy": 50.0}
