@@ -1,5 +1,6 @@
 """The engine answers like the model, whatever else is asked at the same time."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -143,6 +144,41 @@ def test_adding_and_removing_tasks_leaves_the_engine(folder: Path, tmp_path: Pat
     model, engine = onepass.load(changed), onepass.load(changed, engine=True, threads=1)
     assert [task.name for task in engine.tasks] == ["price", "spam", "mood", "manner", "same"]
     assert largest_difference(model.label(TEXTS), engine.label(TEXTS)) < 1e-4
+
+
+def test_calibration_thresholds_and_versions_are_those_of_the_model(folder: Path, tmp_path: Path):
+    changed = tmp_path / "model"
+    shutil.copytree(folder, changed)
+    for name, fitted in {
+        "topic": {"calibration": {"form": "temperatures", "temperatures": {"a": 0.3, "b": 4.0, "c": 2.0}}},
+        "mood": {"calibration": {"form": "temperature", "temperature": 3.0}, "thresholds": {"sad": None, "glad": 0.45}},
+    }.items():
+        path = changed / "tasks" / name / "task.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"fitted": fitted}))
+    write_manifest(changed)
+    scores = sorted(
+        found.tasks["topic"].score for found in onepass.load(changed).label(TEXTS) if "topic" in found.tasks
+    )
+    assert scores[-1] - scores[0] > 0.02
+    living.change_thresholds(changed, ["topic", "spam"], (scores[0] + scores[-1]) / 2)
+    model, engine = onepass.load(changed), onepass.load(changed, engine=True, threads=1)
+    plain = onepass.load(folder).label(TEXTS)
+    answers = [one.with_versions(one.label(TEXTS)) for one in (model, engine)]
+    assert largest_difference(*answers) < 1e-4
+    said = [
+        [(p.label, p.threshold, p.abstained, p.version) for x in found for p in x.tasks.values()] for found in answers
+    ]
+    # Numbers differ in their last digits; labels, thresholds and versions do not.
+    shown = [
+        [("number", *rest) if isinstance(label, float) else (label, *rest) for label, *rest in one] for one in said
+    ]
+    assert shown[0] == shown[1]
+    topics = [found.tasks["topic"] for found in answers[1] if "topic" in found.tasks]
+    assert {answer.abstained for answer in topics} == {True, False} and {answer.version for answer in topics} == {2}
+    raw = [found.tasks["topic"] for found in plain if "topic" in found.tasks]
+    kept = [(a.label, b.label) for a, b in zip(topics, raw, strict=True) if not a.abstained]
+    assert all(one == other for one, other in kept)
+    assert not any("sad" in found.tasks["mood"].label for found in answers[1] if "mood" in found.tasks)
 
 
 def test_a_folder_without_an_engine_says_how_to_build_it(make_folder: MakeFolder):
