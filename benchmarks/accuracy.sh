@@ -2,7 +2,9 @@
 # The accuracy table of RESULTS.md. Needs the suites (SUITES=folder) and, to end today, a GPU (JOBS=12).
 set -eu
 test -n "${SUITES:-}" || { echo "accuracy.sh: left out; set SUITES to the folder of the suites"; exit 0; }
-onepass bench accuracy --suite "$SUITES/nhc8.yaml" --jobs "${JOBS:-1}" \
-  --methods "readers mtop mtop:prompts=single,poolers=single mtdnn single"
-onepass bench accuracy --suite "$SUITES/nhc8.yaml" --jobs "${JOBS:-1}" --methods single \
-  train.epochs=5 train.batch_size=32 train.encoder_rate=5e-5 train.head_rate=5e-4 train.average=0
+for suite in nhc8 nhc41 glue content; do
+  onepass bench accuracy --suite "$SUITES/$suite.yaml" --jobs "${JOBS:-1}" --methods readers
+  onepass bench accuracy --suite "$SUITES/$suite.yaml" --jobs "${JOBS:-1}" --methods single \
+    train.epochs=5 train.encoder_rate=5e-5 train.head_rate=5e-4
+done
+onepass bench methods --suite "$SUITES/nhc8.yaml" --jobs "${JOBS:-1}"

@@ -4,8 +4,8 @@ from typing import Any
 
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
-    "fast": {"epochs": 3},
-    "best": {},
+    "fast": {"epochs": 3, "teachers": 0},
+    "best": {"teachers": 5},
 }
 
 
@@ -13,7 +13,7 @@ def with_preset(values: dict[str, Any]) -> dict[str, Any]:
     """Training options with those of the preset they name filled in.
 
     >>> with_preset({"preset": "fast", "seed": 1})
-    {'epochs': 3, 'preset': 'fast', 'seed': 1}
+    {'epochs': 3, 'teachers': 0, 'preset': 'fast', 'seed': 1}
     """
     name = values.get("preset", "default")
     filled = dict(PRESETS.get(name, {}) if isinstance(name, str) else {})
