@@ -120,7 +120,8 @@ class TestOverrides:
         }
 
     def test_the_method_and_its_options(self, path):
-        assert read(path, "method.depth=1").method.model_dump() == {"name": "readers", "options": {"depth": 1}}
+        method = read(path, "method.depth=1").method
+        assert (method.name, method.options) == ("readers", {"depth": 1})
         assert read(path, "method=mtop").method.name == "mtop"
         assert read(path, "method={name: mtop, tokens: 2}", "method.depth=1").method.options == {
             "tokens": 2,

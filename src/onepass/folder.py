@@ -138,6 +138,7 @@ def load_tasks(model: Model, folders: Sequence[Path]) -> None:
         weights = _load(folder / "weights.safetensors")
         for module, prefix in ((model.method.tasks[number], "method."), (model.heads[number], "head.")):
             module.load_state_dict({k.removeprefix(prefix): t for k, t in weights.items() if k.startswith(prefix)})
+    model.join_groups()
 
 
 def upload_model(model: Model, repository: str, *, private: bool = False) -> str:
@@ -163,7 +164,7 @@ def _config(model: Model) -> dict[str, Any]:
             "sha256": fingerprint(encoder),
             "max_length": model.tokenizer.max_length,
         },
-        "method": model.choice.model_dump(),
+        "method": model.choice.model_dump(exclude=None if model.choice.chosen else {"chosen"}),
         "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}},
         "training": model.training_record,
     }

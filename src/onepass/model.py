@@ -106,10 +106,14 @@ class Model(nn.Module, Asking):
         """Make room for a task whose labels are known; its weights are new and untrained."""
         if fault := cannot_serve(type(self.method), self.choice.name, make_kind(task), task):
             raise ConfigError(fault)
+        if task.group and not self.method.has_groups:
+            raise ConfigError(f"Task {task.name!r}: method {self.choice.name!r} has no task groups. Leave out `group`.")
         self.method.add_task(self.tokenizer, examples)
         self._name_last(task)
         for part in (self.method.tasks[-1], self.heads[-1]):
             part.to(self.device)
+        if fellows := self._fellows(len(self.tasks) - 1):
+            self.method.share(len(self.tasks) - 1, fellows[0])
 
     def add_empty(self, tasks: Sequence[Task]) -> None:
         """Make room for tasks whose weights, all of them, are about to be filled in."""
@@ -119,6 +123,19 @@ class Model(nn.Module, Asking):
                 self.method.tasks.append(self.method.new_task())
                 self._name_last(task)
         self.pack()
+
+    def join_groups(self) -> None:
+        """Let tasks of one group share what is the same in all of them: each task's folder holds it by itself."""
+        for number in range(len(self.tasks)):
+            for fellow in self._fellows(number):
+                if self.method.shares_alike(number, fellow):
+                    self.method.share(number, fellow)
+                    break
+
+    def _fellows(self, number: int) -> list[int]:
+        """The tasks before this one that are of its group."""
+        group = self.tasks[number].group
+        return [other for other in range(number) if self.tasks[other].group == group] if group else []
 
     def _name_last(self, task: Task) -> None:
         kind = make_kind(task)

@@ -27,7 +27,7 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 TOP_KEYS = ("encoder", "method", "tasks", "train")
 FILE_KEYS = ("train", "validation", "test")
 TRAIN_FILE_KEYS = ("teachers", "baseline")
-TEXT_KEYS = ("kind", "text", "label", "labels", "metric")
+TEXT_KEYS = ("kind", "text", "label", "labels", "metric", "group")
 MAX_BYTES = 8 * 2**20  # a task file has some kilobytes; more is a data file given by mistake
 
 
@@ -54,6 +54,7 @@ class Task(BaseModel):
     )
     test: Path | str | None = Field(default=None, description="a data file, or hub:NAME")
     weight: float = Field(default=1.0, gt=0, allow_inf_nan=False, strict=True, description="a number above 0")
+    group: str | None = Field(default=None, min_length=1, description="the name of a group of tasks that share readers")
     options: dict[str, Any] = Field(default={}, description="what else the task's kind asks for")
     fitted: dict[str, Any] = Field(default={}, description="what training learned beside weights, e.g. a mean")
 

@@ -11,7 +11,7 @@ import torch
 from onepass.errors import ConfigError, TrainingError
 from onepass.methods import METHODS
 from onepass.model import Model
-from onepass.tasks import Task
+from onepass.tasks import Task, make_task
 from onepass.training import adding
 from onepass.training.adding import Adding, AddOptions, add_options, most_similar, train_task
 from onepass.training.cache import TextCache
@@ -104,6 +104,22 @@ def test_a_task_can_begin_like_another(make_model: MakeModel, item: TaskSet) -> 
     assert all(torch.equal(value, own[name]) for name, value in other.items())
     with pytest.raises(ConfigError, match="Unknown task 'nobody'"):
         train_task(model, item, AddOptions(like="nobody"), progress=False)
+
+
+@pytest.mark.parametrize("start", ["mean", "similar", "fresh"])
+def test_a_task_that_joins_a_group_leaves_its_readers_as_they_are(
+    start: str, make_model: MakeModel, item: TaskSet
+) -> None:
+    model = make_model(num_tasks=1)
+    first = make_task("first", {"train": item.task.train, "text": "text", "label": "tone", "group": "a"})
+    model.add(first.model_copy(update={"labels": item.task.labels}))
+    before = weights_of(model)
+    joining = TaskSet(item.task.model_copy(update={"group": "a"}), item.train, item.validation)
+    train_task(model, joining, add_options({"start": start, "epochs": 2}), progress=False)
+    after = weights_of(model)
+    assert all(torch.equal(value, after[name]) for name, value in before.items())
+    assert model.method.readers_of().tolist() == [0, 1, 1]
+    assert not torch.equal(model.heads[2].weight, model.heads[1].weight)
 
 
 def test_two_trainings_with_one_seed_are_the_same(make_model: MakeModel, item: TaskSet) -> None:

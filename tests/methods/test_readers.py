@@ -1,6 +1,7 @@
 """Readers look at the text and at their own task's readers, and nobody looks at them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,15 @@ from onepass.errors import ConfigError
 from onepass.methods import settle_method
 from onepass.methods.readers import read
 from onepass.model import Model
-from onepass.tasks import MethodChoice
+from onepass.tasks import MethodChoice, Task
 
 MakeModel = Callable[..., Model]
+TASKS = [
+    Task(name="topic", text="text", label="topic", labels=["a", "b", "c"]),
+    Task(name="tone", text="text", label="tone", labels=["no", "yes"]),
+    Task(name="price", kind="regression", text="text", label="price", fitted={"mean": 0.0, "spread": 1.0}),
+    Task(name="spam", text="text", label="spam", labels=["no", "yes"]),
+]
 OPTIONS: list[dict[str, Any]] = [
     {},
     {"depth": 1, "tokens": 1},
@@ -177,3 +184,79 @@ def test_the_depth_is_chosen_by_the_number_of_tasks(tasks: int, tokens: int, dep
 def test_a_depth_that_was_given_stays() -> None:
     choice = MethodChoice(name="readers", options={"depth": 2})
     assert settle_method(choice, 1000) == choice
+
+
+# --- groups -----------------------------------------------------------------------------------------------------------
+
+
+def grouped(make_model: MakeModel, groups: Sequence[str | None], **options: Any) -> Model:
+    """A model of these tasks, in groups."""
+    model = make_model("readers", num_tasks=0, **options)
+    torch.manual_seed(3)
+    for task, group in zip(TASKS, groups, strict=False):
+        model.add(task.model_copy(update={"group": group}))
+    with torch.no_grad():
+        for parameter in model.heads.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.5)
+    return model.eval()
+
+
+def test_tasks_of_a_group_share_their_readers_and_nothing_else(make_model: MakeModel) -> None:
+    model = grouped(make_model, ["a", "b", "a", None])
+    tasks = [model.method.own(number) for number in range(4)]
+    assert tasks[0].tokens is tasks[2].tokens
+    assert len({id(task.tokens) for task in tasks}) == 3
+    assert len({id(task.pooler.weight) for task in tasks}) == 4
+
+
+def test_a_group_reads_once(make_model: MakeModel, texts: list[str]) -> None:
+    model = grouped(make_model, ["a", "a", None, "a"], tokens=2)
+    seen: list[int] = []
+    last = model.method.encoder.layers[-1]
+    last.up.register_forward_pre_hook(lambda _module, inputs: seen.append(inputs[0][..., 0].numel()))
+    model.logits(packed(model, texts), [0, 1, 2, 3])
+    assert seen == [len(texts) * 2 * 2]  # the readers of one group and of one task
+
+
+@pytest.mark.parametrize("options", [{}, {"depth": 1, "tokens": 1, "readout": "attention", "pooler": "low_rank"}])
+def test_groups_keep_tasks_apart(options: dict[str, Any], make_model: MakeModel, texts: list[str]) -> None:
+    """The same answers whatever else is asked, in whatever order, mixed in a batch, and without the group."""
+    model = grouped(make_model, ["a", "b", "a", "a"], **options)
+    batch = packed(model, texts)
+    every = model.logits(batch, [0, 1, 2, 3])
+    for asked in ([3], [2, 0], [1, 3, 0, 2]):
+        for task, found in zip(asked, model.logits(batch, asked), strict=True):
+            np.testing.assert_allclose(found, every[task], atol=1e-5)
+    mixed = torch.tensor([[i % 4] for i in range(len(texts))])
+    with torch.no_grad():
+        for group in model(batch, mixed):
+            for ask, found in zip(group.asks, group.logits.numpy(), strict=True):
+                np.testing.assert_allclose(found, every[int(mixed[ask])][ask], atol=1e-5)
+    alone = grouped(make_model, [None] * 4, **options)
+    alone.load_state_dict(model.state_dict())
+    for found, expected in zip(alone.logits(batch, [0, 1, 2, 3]), every, strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_groups_are_found_again_in_a_saved_model(make_model: MakeModel, texts: list[str], tmp_path: Path) -> None:
+    model = grouped(make_model, ["a", "b", "a", "b"])
+    model.save(tmp_path / "model")
+    loaded = Model.load(tmp_path / "model")
+    assert [loaded.method.readers_of()[number] for number in range(4)] == [0, 1, 0, 1]
+    asked = [0, 1, 2, 3]
+    for one, other in zip(*(m.logits(packed(m, texts), asked) for m in (model, loaded)), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_tasks_of_one_group_with_other_readers_stay_apart(make_model: MakeModel, tmp_path: Path) -> None:
+    """As after copying a task from a model that has another group of this name."""
+    model = grouped(make_model, ["a", "a", "a"])
+    model.method.own(1).tokens = torch.nn.Parameter(model.method.own(1).tokens.detach() + 1.0)
+    model.method.tasks.forget()
+    model.save(tmp_path / "model")
+    assert Model.load(tmp_path / "model").method.readers_of().tolist() == [0, 1, 0]
+
+
+def test_a_group_needs_a_method_that_has_groups(make_model: MakeModel) -> None:
+    with pytest.raises(ConfigError, match="method 'mtdnn' has no task groups"):
+        make_model("mtdnn").add(TASKS[0].model_copy(update={"name": "new", "group": "a"}))

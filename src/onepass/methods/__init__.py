@@ -102,4 +102,10 @@ def settle_method(choice: MethodChoice, num_tasks: int) -> MethodChoice:
 
 def check_method(file: TaskFile) -> list[str]:
     """Faults in a task file's method."""
-    return option_faults(file.method.name, file.method.options)
+    name = file.method.name
+    faults = option_faults(name, file.method.options)
+    grouped = [task.name for task in file.tasks.values() if task.group]
+    if grouped and name in METHODS and not METHODS[name].has_groups:
+        able = ", ".join(other for other in METHODS if METHODS[other].has_groups)
+        faults.append(f"Task {grouped[0]!r}: method {name!r} has no task groups. Leave out `group`, or use: {able}.")
+    return faults

@@ -95,6 +95,9 @@ class Method(nn.Module):
     gives_tokens = False
     """Whether kinds of task that read tokens can be served"""
 
+    has_groups = False
+    """Whether tasks of one group (`group` in the task file) share a part of their weights"""
+
     routed: tuple[str, ...] = ()
     """The beginnings of the names of weights that only some tokens reach, so that a small batch may leave them idle"""
 
@@ -128,17 +131,32 @@ class Method(nn.Module):
         """The tasks among those asked (B, K) that read tokens."""
         return [task for task in asked.unique().tolist() if getattr(self.tasks[task], "reads_tokens", False)]
 
+    def share(self, new: int, old: int) -> None:
+        """Let a task hold, in place of its own, what tasks of one group share with another of its group."""
+        raise NotImplementedError
+
+    def shares_alike(self, one: int, other: int) -> bool:
+        """Whether what two tasks of a group share has the same values."""
+        return False
+
     def start_from(self, new: int, old: int) -> None:
         """Give a task a copy of another's own weights: its embedding, gates or prompts, but not its head."""
-        self.tasks[new].load_state_dict(self.tasks[old].state_dict(), strict=False)  # one may read tokens, one not
+        self._begin(new, self.tasks[old].state_dict())
 
-    @torch.no_grad()
     def start_from_mean(self, new: int, olds: Sequence[int]) -> None:
         """Give a task the mean of other tasks' own weights."""
         others = [self.tasks[old].state_dict() for old in olds]
-        for name, value in self.tasks[new].state_dict().items():
-            if found := [other[name] for other in others if name in other]:
-                value.copy_(torch.stack(found).mean(0))
+        names = [name for name, _ in self.tasks[new].named_parameters()]
+        found = {name: [other[name] for other in others if name in other] for name in names}
+        self._begin(new, {name: torch.stack(values).mean(0) for name, values in found.items() if values})
+
+    @torch.no_grad()
+    def _begin(self, new: int, values: Mapping[str, Tensor]) -> None:
+        """Give a task these weights, as far as it has such; what it shares with others stays."""
+        others = {id(p) for number, task in enumerate(self.tasks) if number != new for p in task.parameters()}
+        for name, parameter in self.tasks[new].named_parameters():
+            if id(parameter) not in others and name in values:
+                parameter.copy_(values[name])
 
     def forward(self, batch: Batch, asked: Tensor) -> States:
         """The states for `asked` (B, K), the numbers of the tasks asked of each text; `asked` stays on the CPU."""

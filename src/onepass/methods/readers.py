@@ -8,13 +8,15 @@ that reads tokens: it is given the text's last states, shared by all such tasks,
 found, (1 + scale) * x + shift.
 
 For hundreds of tasks there are lighter forms: fewer layers (`depth`) and tokens, no feed-forward part in the last
-layer (`readout: attention`), and poolers of low rank.
+layer (`readout: attention`), poolers of low rank, and groups of tasks that share their readers, as MTOP's outlook has
+it: a group then costs what one task does, and its tasks differ by their poolers and heads.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -69,6 +71,7 @@ class Readers(Method):
     """
 
     caches = "tokens"
+    has_groups = True
     teachers = 3
     gives_tokens = True
 
@@ -127,6 +130,22 @@ class Readers(Method):
         nn.init.zeros_(film.bias)
         self.own(task).film = film
 
+    def share(self, new: int, old: int) -> None:
+        self.own(new).tokens = self.own(old).tokens
+        self.tasks.forget()
+
+    def shares_alike(self, one: int, other: int) -> bool:
+        return torch.equal(self.own(one).tokens, self.own(other).tokens)
+
+    def readers_of(self) -> np.ndarray:
+        """(N,) for each task the first one that has the same readers."""
+
+        def find() -> np.ndarray:
+            first: dict[int, int] = {}
+            return np.array([first.setdefault(id(task.tokens), number) for number, task in enumerate(self.tasks)])
+
+        return self.tasks.remember("readers", find)
+
     def own(self, task: int) -> ReaderTask:
         return cast(ReaderTask, self.tasks[task])
 
@@ -175,6 +194,25 @@ class Readers(Method):
     ) -> States:
         """What the asked tasks' readers make of the text's keys and values, and of its last states."""
         asks = Asked(asked, text[0][0].device)
+        vectors = self.pool(self.read_in_groups(text, layout, asked, asks), asks)
+        return States(vectors, None if states is None else self.condition(states, vectors, layout, asks))
+
+    def read_in_groups(
+        self, text: Sequence[tuple[Tensor, Tensor]], layout: Layout, asked: Tensor, asks: Asked
+    ) -> Tensor:
+        """The readers' mean states (B, K, H); those that several tasks share read once."""
+        readers = self.readers_of()[asks.tasks]  # (U,)
+        if len(np.unique(readers)) == len(readers):
+            return self.read(text, layout, asks)
+        wanted = self.readers_of()[asked.numpy()]  # (B, K)
+        if (wanted != wanted[:1]).any():
+            return self.read(text, layout, Asked(torch.from_numpy(wanted), asks.device))
+        once, column = np.unique(wanted[0], return_inverse=True)  # all texts ask the same
+        vectors = self.read(text, layout, Asked(torch.from_numpy(once).expand(len(layout), -1), asks.device))
+        return vectors[:, torch.from_numpy(column).to(vectors.device, non_blocking=True)]
+
+    def read(self, text: Sequence[tuple[Tensor, Tensor]], layout: Layout, asks: Asked) -> Tensor:
+        """The readers' mean states (B, K, H), before the poolers."""
         tokens = self.tasks.stacked("tokens", asks.tasks)  # (U, n, H)
         readers = asks.per_ask(tokens)  # (B, K, n, H)
         layers = self.encoder.layers[-self.depth :]
@@ -187,8 +225,7 @@ class Readers(Method):
             readers = layer.merge(readers, got)
             if not self.light or layer is not layers[-1]:
                 readers = layer.feed_forward(readers)
-        vectors = self.pool(self.encoder.finish(readers).mean(2), asks)
-        return States(vectors, None if states is None else self.condition(states, vectors, layout, asks))
+        return self.encoder.finish(readers).mean(2)
 
     def condition(self, states: Tensor, vectors: Tensor, layout: Layout, asks: Asked) -> TokenStates:
         """The text's states (T, H) as each ask that reads tokens sees them."""

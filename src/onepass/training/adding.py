@@ -126,9 +126,11 @@ def train_task(model: Model, item: TaskSet, options: AddOptions, progress: bool 
     try:
         with torch.random.fork_rng(), only_last_learns(model):
             torch.manual_seed(options.seed)
+            before = {id(parameter) for parameter in model.parameters()}
             model.add(item.task, item.train)
-            for part in (model.method.tasks[number], model.heads[number]):
-                part.requires_grad_(True)
+            for parameter in model.parameters():
+                # Not all of the new task is new: the readers of its group are other tasks' too.
+                parameter.requires_grad_(id(parameter) not in before)
             adding = Adding(model, item, options, progress)
             adding.run()
             settle(model, number, adding.validation_logits(), item.validation.targets)
