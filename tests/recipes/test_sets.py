@@ -1,12 +1,13 @@
 """The single sets: each from a small folder in the layout of its original."""
 
+import gzip
 import json
 
 import pytest
 
 from onepass.data.examples import text_hash
 from onepass.errors import DataError
-from onepass.heads import check_kinds
+from onepass.heads import check_kinds, make_kind
 from onepass.recipes import RECIPES, write_recipe
 from onepass.recipes.nhc import CATEGORIES, is_test
 from onepass.tasks import read_task_file
@@ -104,6 +105,88 @@ def test_goemotions_has_names_for_its_numbers(lay, tmp_path, rows):
     found = [row["labels"] for row in rows(made.folder / "goemotions-train.jsonl")]
     assert found == [["gratitude", "joy"], ["neutral"]]
     assert len(tasks["goemotions"].labels) == 28 and tasks["goemotions"].kind == "multilabel"
+
+
+def test_winogrande_takes_the_largest_set_that_is_there(lay, tmp_path, rows):
+    row = {"qID": "1", "sentence": "The _ is late.", "option1": "goal", "option2": "vote", "answer": "2"}
+    small, large = lines(row), lines(row, row)
+    folder = lay({"train_xs.jsonl": small, "train_l.jsonl": large, "dev.jsonl": small})
+    made, tasks = made_of("winogrande", folder, tmp_path)
+    assert made.rows["winogrande"] == {"train": 2, "validation": 1}
+    kind, task = make_kind(tasks["winogrande"]), tasks["winogrande"]
+    (found,) = rows(made.folder / "winogrande-validation.jsonl")
+    assert kind.item(task, found).sequences == [("The goal is late.",), ("The vote is late.",)]
+    assert kind.target(found, task, ()).value.tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_cosmosqa_reads_the_question_with_each_answer(lay, tmp_path, rows, ending):
+    row = {"id": "1", "context": 'A "goal",\nlate.', "question": "Why?", "label": "2"} | {
+        f"answer{n}": f"answer {n}" for n in range(4)
+    }
+    text = lines(row)
+    if ending == "csv":
+        head, cells = ",".join(row), ",".join('"' + cell.replace('"', '""') + '"' for cell in row.values())
+        text = f"{head}\n{cells}\n"
+    made, tasks = made_of("cosmosqa", lay({f"data/{name}.{ending}": text for name in ("train", "valid")}), tmp_path)
+    (found,) = rows(made.folder / "cosmosqa-train.jsonl")
+    sequences = make_kind(tasks["cosmosqa"]).item(tasks["cosmosqa"], found).sequences
+    assert len(sequences) == 4 and sequences[2] == ('A "goal",\nlate.', "Why? answer 2")
+
+
+SQUAD = {
+    "version": "1.1",
+    "data": [
+        {
+            "title": "x",
+            "paragraphs": [
+                {
+                    "context": "The late goal wins.",
+                    "qas": [
+                        {"id": "q1", "question": "What wins?", "answers": [{"text": "goal", "answer_start": 9}]},
+                        {"id": "q2", "question": "Who?", "answers": [], "is_impossible": True},
+                    ],
+                }
+            ],
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize("form", ["mrqa", "squad"])
+def test_mrqa_is_read_in_its_own_format_and_in_squads(lay, tmp_path, rows, form):
+    if form == "squad":
+        folder = lay({f"SQuAD/{split}.json": json.dumps(SQUAD) for split in ("train", "dev")})
+    else:
+        answers = [{"text": "Goal", "char_spans": [[9, 12]], "token_spans": [[2, 2]]}]
+        question = {"qid": "q1", "question": "What wins?", "answers": ["Goal"], "detected_answers": answers}
+        text = lines({"header": {"dataset": "SQuAD"}}, {"id": "", "context": "The late goal wins.", "qas": [question]})
+        folder = lay({f"{split}/SQuAD.jsonl.gz": gzip.compress(text.encode()) for split in ("train", "dev")})
+    made, tasks = made_of("mrqa", folder, tmp_path, only=["squad"])
+    found = rows(made.folder / "squad-train.jsonl")
+    assert found[0]["answers"] == ["goal"] and found[0]["answer_start"] == [9]
+    kind = make_kind(tasks["squad"])
+    assert kind.target(found[0], tasks["squad"], ()).value == ((9, 13),)
+    if form == "squad":
+        assert kind.target(found[1], tasks["squad"], ()).value == ()
+
+
+def test_the_words_of_wnut_keep_their_tags(lay, tmp_path, rows):
+    text = "Late\tO\nAnn\tB-person\nLee\tI-person\n\t\n\n@x\tO\nok\tO\n"
+    names = ("wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated")
+    made, tasks = made_of("wnut17", lay(dict.fromkeys(names, text)), tmp_path)
+    found = rows(made.folder / "wnut17-train.jsonl")
+    assert found == [
+        {"tokens": ["Late", "Ann", "Lee"], "tags": ["O", "B-person", "I-person"]},
+        {"tokens": ["@x", "ok"], "tags": ["O", "O"]},
+    ]
+    assert tasks["wnut17"].metric == "span_f1"
+
+
+def test_a_word_without_a_tag_is_told(lay, tmp_path):
+    names = ("wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated")
+    with pytest.raises(DataError, match=r"wnut17train\.conll, line 2: a line has a word and its tag"):
+        made_of("wnut17", lay(dict.fromkeys(names, "Late\tO\nAnn\n")), tmp_path)
 
 
 @pytest.fixture

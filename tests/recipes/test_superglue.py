@@ -8,7 +8,7 @@ import onepass
 from onepass.errors import DataError
 from onepass.heads import check_kinds
 from onepass.recipes import RECIPES, write_recipe
-from onepass.recipes.superglue import multirc_answers
+from onepass.recipes.superglue import averages, multirc_answers
 from onepass.tasks import read_task_file
 
 
@@ -27,23 +27,49 @@ def paragraph(number, labelled):
     return {"idx": number, "version": 1.1, "passage": {"text": f"the goal {number} is late", "questions": questions}}
 
 
+def labelled_rows(split, rows, labels):
+    if split != "test":
+        rows = [row | {"label": labels[n % len(labels)]} for n, row in enumerate(rows)]
+    return lines(*rows)
+
+
 @pytest.fixture
 def superglue(lay):
     files = {}
     for split in ("train", "val", "test"):
-        labelled = split != "test"
-        labels = {"BoolQ": [False, True], "CB": ["neutral", "contradiction"], "RTE": ["entailment", "not_entailment"]}
-        for name, pair in {"BoolQ": ("question", "passage"), "CB": ("premise", "hypothesis")}.items():
-            rows = [{pair[0]: f"why {n}", pair[1]: f"goal {n}", "idx": n} for n in range(6)]
-            if labelled:
-                rows = [row | {"label": labels[name][n % 2]} for n, row in enumerate(rows)]
-            files[f"{name}/{split}.jsonl"] = lines(*rows)
-        files[f"RTE/{split}.jsonl"] = files[f"CB/{split}.jsonl"]
-        for old, new in zip(labels["CB"], labels["RTE"], strict=True):
-            files[f"RTE/{split}.jsonl"] = files[f"RTE/{split}.jsonl"].replace(f'"{old}"', f'"{new}"')
-        files[f"MultiRC/{split}.jsonl"] = lines(*(paragraph(n, labelled) for n in range(3)))
+        pairs = [{"premise": f"why {n}", "hypothesis": f"goal {n}", "idx": n} for n in range(6)]
+        questions = [{"question": f"why {n}", "passage": f"goal {n}", "idx": n} for n in range(6)]
+        events = [
+            {"premise": f"goal {n}.", "choice1": f"late {n}", "choice2": f" match {n} ", "question": "cause", "idx": n}
+            for n in range(4)
+        ]
+        words = [
+            {"word": "goal", "sentence1": f"a goal {n}", "sentence2": "goals wins", "idx": n, "version": 1.1}
+            | {"start1": 2, "end1": 6, "start2": 0, "end2": 5}
+            for n in range(4)
+        ]
+        target = {"span1_index": 0, "span1_text": "The match", "span2_index": 4, "span2_text": "it"}
+        names = [{"text": f"the match is late , It wins {n}", "target": target, "idx": n} for n in range(4)]
+        files[f"BoolQ/{split}.jsonl"] = labelled_rows(split, questions, [False, True])
+        files[f"CB/{split}.jsonl"] = labelled_rows(split, pairs, ["neutral", "contradiction", "entailment"])
+        files[f"RTE/{split}.jsonl"] = labelled_rows(split, pairs, ["entailment", "not_entailment"])
+        files[f"COPA/{split}.jsonl"] = labelled_rows(split, events, [0, 1])
+        files[f"WiC/{split}.jsonl"] = labelled_rows(split, words, [False, True])
+        files[f"WSC/{split}.jsonl"] = labelled_rows(split, names, [False, True])
+        files[f"MultiRC/{split}.jsonl"] = lines(*(paragraph(n, split != "test") for n in range(3)))
+        files[f"ReCoRD/{split}.jsonl"] = lines(*(passage(n, split != "test") for n in range(3)))
     files["AX-b/AX-b.jsonl"] = lines({"sentence1": "goal", "sentence2": "match", "label": "entailment", "idx": 0})
     return lay(files)
+
+
+def passage(number, labelled):
+    text = f"Ann wins {number}\n@highlight\nBob is late with Ann"
+    entities = [{"start": 0, "end": 2}, {"start": 22, "end": 24}, {"start": 39, "end": 41}]
+    answers = {"answers": [{"start": 22, "end": 24, "text": "Bob"}, {"start": 0, "end": 2, "text": "Nobody"}]}
+    query = {"query": "It is @placeholder .", "idx": 10 + number} | (answers if labelled else {})
+    lost = {"query": "@placeholder ?", "idx": 20, "answers": [{"start": 0, "end": 0, "text": "Nobody"}]}
+    queries = [query, lost] if labelled else [query]
+    return {"idx": number, "source": "x", "passage": {"text": text, "entities": entities}, "qas": queries}
 
 
 def test_multirc_has_a_row_for_each_answer(superglue, tmp_path, rows):
@@ -60,6 +86,34 @@ def test_multirc_has_a_row_for_each_answer(superglue, tmp_path, rows):
     assert tasks["multirc"].metric == "f1" and tasks["multirc"].labels[1] == "true"
     assert tasks["boolq"].text == ("question", "passage")
     assert rows(made.folder / "boolq-train.jsonl")[1]["label"] == "true"
+
+
+def test_words_are_marked_by_their_characters(superglue, tmp_path, rows):
+    made = write_recipe(RECIPES["superglue"], tmp_path / "tasks.yaml", superglue)
+    wic, wsc = (rows(made.folder / f"{name}-train.jsonl")[1] for name in ("wic", "wsc"))
+    assert (wic["span1"], wic["span2"], wic["label"]) == ([2, 6], [0, 5], "true")
+    assert [wsc["text"][slice(*wsc[name])] for name in ("span1", "span2")] == ["the match", "It"]
+
+
+def test_the_queries_of_record_have_the_passages_entities(superglue, tmp_path, rows):
+    made = write_recipe(RECIPES["superglue"], tmp_path / "tasks.yaml", superglue)
+    found = rows(made.folder / "record-train.jsonl")
+    assert len(found) == 3  # the query whose answer is no entity is left out
+    assert found[0] == {
+        "index": 10,
+        "passage": "Ann wins 0\n- Bob is late with Ann",
+        "query": "It is @placeholder .",
+        "entities": ["Ann", "Bob"],
+        "label": ["Bob"],
+    }
+    assert "label" not in rows(made.folder / "record-unlabelled.jsonl")[0]
+
+
+def test_the_mean_is_the_leaderboards():
+    scores = {known.name: {known.keys["metric"]: 70.0} for known in RECIPES["superglue"].sets}
+    scores["cb"] |= {"accuracy": 90.0, "macro_f1": 60.0}
+    assert averages(scores, {})["superglue"] == pytest.approx((7 * 70 + 75) / 8)
+    assert averages({"cb": scores["cb"]}, {}) == {}
 
 
 def test_answers_are_nested_again():
@@ -94,8 +148,14 @@ def test_a_model_is_handed_in_with_the_original_names(superglue, tmp_path, encod
         path.name: [json.loads(line) for line in path.read_text().splitlines()]
         for path in (tmp_path / "answers").iterdir()
     }
-    assert sorted(found) == ["AX-b.jsonl", "BoolQ.jsonl", "CB.jsonl", "MultiRC.jsonl", "RTE.jsonl"]
+    names = ["AX-b", "BoolQ", "CB", "COPA", "MultiRC", "RTE", "ReCoRD", "WSC", "WiC"]
+    assert sorted(found) == [f"{name}.jsonl" for name in names]
     assert [line["idx"] for line in found["BoolQ.jsonl"]] == list(range(6))
     assert {line["label"] for line in found["BoolQ.jsonl"]} <= {"false", "true"}
+    assert {line["label"] for line in found["WSC.jsonl"]} <= {"False", "True"}
+    assert {line["label"] for line in found["COPA.jsonl"]} <= {0, 1}
+    assert found["ReCoRD.jsonl"][0]["idx"] == 10 and found["ReCoRD.jsonl"][0]["label"] in ("Ann", "Bob")
     assert found["RTE.jsonl"][0]["label"] in ("entailment", "not_entailment")
     assert len(found["MultiRC.jsonl"]) == 3
+    result = run("evaluate", tmp_path / "model", made.task_file, "--json")
+    assert list(json.loads(result.stdout)["averages"]) == ["superglue"]

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from onepass.data.files import read_chunks
 from onepass.errors import ConfigError
+from onepass.heads import make_kind
 from onepass.prediction import Prediction
 from onepass.recipes.recipe import Recipe, Row
 from onepass.recipes.writing import record_of
@@ -72,14 +73,12 @@ def _asked(model: Asked, task: Task, path: Path) -> tuple[list[Row], list[Any]]:
     """The rows of a file, and the model's answers about them."""
     rows: list[Row] = []
     answers: list[Any] = []
+    columns = make_kind(task).inputs(task)
     for chunk in read_chunks(path, size=ROWS):
         some = [row for _, row in chunk.rows()]
-        texts: list[Any] = [
-            str(row[task.text[0]]) if len(task.text) == 1 else tuple(str(row[column]) for column in task.text)
-            for row in some
-        ]
+        inputs = [{column: row[column] for column in columns} for row in some]
         rows += some
-        answers += [answer_of(labelled.tasks[task.name]) for labelled in model.label(texts, [task.name])]
+        answers += [answer_of(labelled.tasks[task.name]) for labelled in model.label(inputs, [task.name])]
     return rows, answers
 
 

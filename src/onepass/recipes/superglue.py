@@ -1,11 +1,13 @@
-"""SuperGLUE: tasks of the Wang et al. 2019 benchmark, from the folders of its download."""
+"""SuperGLUE: the eight tasks of the Wang et al. 2019 benchmark, from the folders of its download."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import mean
 from typing import Any
 
 from onepass.recipes.originals import json_lines
-from onepass.recipes.recipe import Answers, Hub, KnownSet, Part, Recipe, Row
+from onepass.recipes.recipe import Answers, Hub, KnownSet, Part, Recipe, Results, Row
 
 HUB_SPLITS = {"train": "train", "validation": "validation", "unlabelled": "test"}
 FALSE_TRUE = ["false", "true"]
@@ -152,11 +154,151 @@ RTE = KnownSet(
     },
 )
 
+
+def _choices(row: Row) -> Row:
+    return _copied("premise", "question", "choice1", "choice2")(row)
+
+
+def copa_answers(rows: Sequence[Row], predictions: Sequence[Any]) -> str:
+    """The number of the candidate."""
+    numbers = [
+        [row["choice1"].strip(), row["choice2"].strip()].index(prediction)
+        for row, prediction in zip(rows, predictions, strict=True)
+    ]
+    return answers_lines()(rows, numbers)
+
+
+def record_rows(row: Row) -> list[Row]:
+    """One row for each query about a passage, with the passage's different entities as candidates."""
+    text = row["passage"]["text"]
+    # The end of an entity is its last character, not the one behind it.
+    found = [text[entity["start"] : entity["end"] + 1].strip() for entity in row["passage"]["entities"]]
+    entities = [name for name in dict.fromkeys(found) if name]
+    made = []
+    for query in row["qas"]:
+        index = {"index": query["idx"], "passage": text.replace("@highlight\n", "- "), "query": query["query"]}
+        right = {answer["text"].strip(): None for answer in query.get("answers") or []}
+        answers = [name for name in right if name in entities]
+        # An answer that is none of the entities cannot be chosen.
+        if answers or "answers" not in query:
+            made.append(index | {"entities": entities} | ({"label": answers} if answers else {}))
+    return made
+
+
+def _record_hub(row: Row) -> Row:
+    entities = list(dict.fromkeys(name.strip() for name in row["entities"]))
+    answers = [name.strip() for name in row["answers"] if name.strip() in entities]
+    passage = row["passage"].replace("@highlight\n", "- ")
+    made = {"index": row["idx"]["query"], "passage": passage, "query": row["query"], "entities": entities}
+    return made | ({"label": answers} if answers else {})
+
+
+def wic_row(row: Row) -> Row:
+    """Two sentences, and the characters of the word in each."""
+    spans = {f"span{n}": [int(row[f"start{n}"]), int(row[f"end{n}"])] for n in (1, 2)}
+    return _copied("sentence1", "sentence2")(row) | spans
+
+
+def wsc_row(row: Row) -> Row:
+    """A text, and the characters of the name and of the pronoun in it; the originals count words."""
+    target = row.get("target", row)  # the hub's rows are flat
+    spans = {f"span{n}": span(row["text"], target[f"span{n}_index"], target[f"span{n}_text"]) for n in (1, 2)}
+    return _copied("text")(row) | spans
+
+
+def span(text: str, word: int, phrase: str) -> list[int]:
+    """The characters of a phrase that begins with the so-manieth word: where it stands nearest to that.
+
+    >>> span("The dog, said Ann, is hers.", 5, "hers")
+    [22, 26]
+    """
+    begins = [match.start() for match in re.finditer(r"\S+", text)]
+    here = begins[min(word, len(begins) - 1)]
+    places = [match.start() for match in re.finditer(re.escape(phrase), text, re.IGNORECASE)]
+    if not places:
+        raise ValueError(f"{phrase!r} is not in the text")
+    start = min(places, key=lambda place: abs(place - here))
+    return [start, start + len(phrase)]
+
+
+COPA = KnownSet(
+    "copa",
+    "Which of two events is the cause or the effect?",
+    {
+        "kind": "choice",
+        "text": "premise",
+        "choices": ["choice1", "choice2"],
+        "template": "{premise} What was the {question}?",
+        "label": "label",
+        "metric": "accuracy",
+    },
+    _parts("COPA", _choices),
+    _hub("copa", _choices),
+    {"unlabelled": Answers("COPA.jsonl", copa_answers)},
+)
+RECORD = KnownSet(
+    "record",
+    "Which entity of the passage fills the query's blank? Any of the right ones counts.",
+    {
+        "kind": "choice",
+        "text": ["passage", "query"],
+        "choices": "entities",
+        "blank": "@placeholder",
+        "label": "label",
+        "metric": "accuracy",
+    },
+    _parts("ReCoRD", record_rows),
+    _hub("record", _record_hub),
+    {"unlabelled": Answers("ReCoRD.jsonl", answers_lines())},
+)
+WIC = KnownSet(
+    "wic",
+    "Does the word mean the same in both sentences?",
+    {
+        "kind": "words",
+        "text": ["sentence1", "sentence2"],
+        "words": ["span1", "span2"],
+        "label": "label",
+        "labels": FALSE_TRUE,
+        "metric": "accuracy",
+    },
+    _parts("WiC", wic_row),
+    _hub("wic", wic_row),
+    {"unlabelled": Answers("WiC.jsonl", answers_lines())},
+)
+WSC = KnownSet(
+    "wsc",
+    "Does the pronoun stand for the name?",
+    {
+        "kind": "words",
+        "text": "text",
+        "words": ["span1", "span2"],
+        "label": "label",
+        "labels": FALSE_TRUE,
+        "metric": "accuracy",
+    },
+    _parts("WSC", wsc_row),
+    _hub("wsc.fixed", wsc_row),
+    {"unlabelled": Answers("WSC.jsonl", answers_lines({"false": "False", "true": "True"}))},
+)
+SETS = (BOOLQ, CB, COPA, MULTIRC, RECORD, RTE, WIC, WSC)
+
+
+def averages(validation: Results, test: Results) -> dict[str, float]:
+    """The leaderboard's mean over eight tasks, with F1a alone for MultiRC and the right entities for ReCoRD."""
+    if not {known.name for known in SETS} <= set(validation):
+        return {}
+    own = [validation[known.name][known.keys["metric"]] for known in SETS if known.name != "cb"]
+    return {"superglue": mean([*own, mean([validation["cb"]["accuracy"], validation["cb"]["macro_f1"]])])}
+
+
 SUPERGLUE = Recipe(
     "superglue",
-    "SuperGLUE (Wang et al. 2019): its tasks on pairs of texts. The leaderboard's test sets have no labels: scores\n"
-    "are those of the validation sets, and onepass evaluate MODEL tasks.yaml --submission DIR writes the files to\n"
-    "hand in. MultiRC reads (paragraph, question and answer), so that a long paragraph is cut and not the question.",
-    (BOOLQ, CB, MULTIRC, RTE),
+    "SuperGLUE (Wang et al. 2019), eight tasks. The leaderboard's test sets have no labels: scores are those of the\n"
+    "validation sets, and onepass evaluate MODEL tasks.yaml --submission DIR writes the files to hand in.\n"
+    "MultiRC reads (paragraph, question and answer), so that a long paragraph is cut and not the question.\n"
+    "Mean: CB counts with the mean of accuracy and macro F1, MultiRC with F1a alone, ReCoRD with accuracy.",
+    SETS,
     {"max_length": 256},
+    averages,
 )
