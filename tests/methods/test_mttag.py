@@ -15,7 +15,7 @@ from onepass.encoder.encoder import Encoder
 from onepass.encoder.loading import random_encoder
 from onepass.errors import ConfigError
 from onepass.methods import make_method
-from onepass.methods.experts import dispatch, gate_values, sort_by_expert
+from onepass.methods.experts import dispatch, gate_values, slots_by_expert
 from onepass.methods.mttag import MTTaG, expert_use
 from onepass.model import Model
 
@@ -218,27 +218,27 @@ def test_it_has_as_many_weights_as_the_paper_counts() -> None:
     assert round(sum(p.numel() for p in method.experts.parameters()) / 1e6, 1) == 21.3  # type: ignore[union-attr]
 
 
-def test_tokens_are_sorted_by_expert_and_find_their_way_back() -> None:
-    chosen = torch.tensor([2, 0, 2, 3, 2, 0])
-    there, back, own, ends = sort_by_expert(chosen, 5)
-    assert there.tolist() == [1, 5, 0, 2, 4, 3] and own.tolist() == [0, 0, 2, 2, 2, 3]
-    assert torch.equal(own[back], chosen)
-    assert ends.tolist() == [2, 2, 5, 6, 6]
+def test_every_token_has_a_slot_among_its_experts_own() -> None:
+    chosen = torch.tensor([2, 0, 2, 3, 2, 0] * 4)
+    place, ends, size = slots_by_expert(chosen, 5)
+    assert size == 24 + 5 * 8 and ends.tolist() == [8, 8, 24, 32, size]
+    starts = torch.tensor([0, 8, 8, 24, 32])
+    assert len(place.unique()) == 24
+    assert (starts[chosen] <= place).all() and (place < ends[chosen]).all()
 
 
-@families
-def test_grouped_products_are_those_of_each_expert_by_itself(config: EncoderConfig) -> None:
-    method = make(config=config, strange=True)
+def compare_grouped(config: EncoderConfig, device: str) -> None:
+    method = make(config=config, strange=True).to(device)
     layer, experts = method.encoder.layers[1], method.experts[1]
     torch.manual_seed(0)
-    x, chosen = torch.randn(50, 32), torch.randint(0, 3, (50,))  # nobody chooses the last expert
+    x, chosen = torch.randn(53, 32).to(device), torch.randint(0, 3, (53,)).to(device)  # nobody chooses the last expert
     found, gradients = [], []
-    for grouped in (None, experts.grouped(layer)):
+    for together in (False, True):
         tokens = x.clone().requires_grad_()
-        out = dispatch(tokens, chosen, experts.of(layer), grouped).float()
+        out = experts.together(layer, tokens, chosen) if together else dispatch(tokens, chosen, experts.of(layer))
         method.zero_grad()
-        (out * torch.linspace(-1, 1, 32)).sum().backward()
-        found.append(out.detach())
+        (out.float() * torch.linspace(-1, 1, 32, device=device)).sum().backward()
+        found.append(out.detach().float())
         parameters = [layer.up.weight, layer.down.weight, experts.up[0].weight, experts.down[1].weight]
         parameters += [] if layer.up.bias is None else [layer.down.bias, experts.up[0].bias]
         gradients.append([tokens.grad, *(parameter.grad for parameter in parameters)])
@@ -246,6 +246,17 @@ def test_grouped_products_are_those_of_each_expert_by_itself(config: EncoderConf
     for one, two in zip(*gradients, strict=True):
         assert one is not None and two is not None
         assert (one - two).norm() < 0.02 * one.norm()
+
+
+@families
+def test_grouped_products_are_those_of_each_expert_by_itself(config: EncoderConfig) -> None:
+    compare_grouped(config, "cpu")
+
+
+@pytest.mark.gpu
+@families
+def test_grouped_products_are_right_on_a_gpu_too(config: EncoderConfig) -> None:
+    compare_grouped(config, "cuda")
 
 
 def test_what_each_task_sends_to_each_expert_is_told(batch: Batch) -> None:

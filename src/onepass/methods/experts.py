@@ -5,7 +5,7 @@ Letters: T tokens, U tasks of a batch, E experts, H width.
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -14,8 +14,8 @@ from torch.nn import functional as F
 from onepass.encoder.encoder import Layer
 from onepass.methods.parts import with_parts
 
-Grouped = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""From tokens sorted by expert (T, H), the expert of each (T,) and where each expert's slice ends (E,) to (T, H)"""
+ALIGNED = 8
+"""Tokens of an expert come in multiples of this many in a grouped product: 16 bytes"""
 
 
 class Experts(nn.Module):
@@ -28,21 +28,20 @@ class Experts(nn.Module):
 
     def forward(self, layer: Layer, x: Tensor, chosen: Tensor) -> Tensor:
         """Each token through the expert chosen for it: (T, H), (T,) -> (T, H)"""
-        if len(chosen) == 0:
-            return layer.mlp(x)
-        return dispatch(x, chosen, self.of(layer), self.grouped(layer) if can_group(x, layer) else None)
+        if len(chosen) and can_group(x, layer):
+            return self.together(layer, x, chosen)
+        return dispatch(x, chosen, self.of(layer)) if len(chosen) else layer.mlp(x)
 
-    def grouped(self, layer: Layer) -> Grouped:
-        """All experts at once, on tokens that are sorted by expert."""
+    def together(self, layer: Layer, x: Tensor, chosen: Tensor) -> Tensor:
+        """The same with one product for all experts, in bf16, and without waiting for the device."""
         ups = [layer.up, *(cast(nn.Linear, up) for up in self.up)]
         downs = [layer.down, *(cast(nn.Linear, down) for down in self.down)]
-
-        def run(x: Tensor, chosen: Tensor, ends: Tensor) -> Tensor:
-            mine = (chosen.unsqueeze(1) == torch.arange(len(ups), device=chosen.device)).to(torch.bfloat16)  # (T, E)
-            parts = {"up": GroupedLinear(ups, mine, ends), "down": GroupedLinear(downs, mine, ends)}
-            return with_parts(layer, **parts).mlp(x)
-
-        return run
+        place, ends, size = slots_by_expert(chosen, len(ups))
+        tokens = x.new_zeros(size, x.shape[1]).index_copy(0, place, x)
+        mine = x.new_zeros(size, len(ups), dtype=torch.bfloat16)
+        mine[place, chosen] = 1.0
+        parts = {"up": GroupedLinear(ups, mine, ends), "down": GroupedLinear(downs, mine, ends)}
+        return with_parts(layer, **parts).mlp(tokens).index_select(0, place)
 
     def of(self, layer: Layer) -> list[Callable[[Tensor], Tensor]]:
         """All experts of the layer, each a function of tokens: (n, H) -> (n, H)"""
@@ -64,48 +63,32 @@ def gate_values(x: Tensor, gates: Tensor, of_token: Tensor) -> Tensor:
         return own.softmax(-1)
 
 
-def dispatch(
-    x: Tensor, chosen: Tensor, experts: Sequence[Callable[[Tensor], Tensor]], grouped: Grouped | None = None
-) -> Tensor:
+def dispatch(x: Tensor, chosen: Tensor, experts: Sequence[Callable[[Tensor], Tensor]]) -> Tensor:
     """Each token through the expert chosen for it (T,): tokens are sorted by expert, and each expert gets its slice.
 
-    `grouped` runs all experts on the sorted tokens at once. Without it an expert that has no tokens is not run, so that
-    its weights have no gradient and stay as they are.
+    An expert without tokens is not run, so its weights have no gradient and stay as they are.
     """
-    there, back, own, ends = sort_by_expert(chosen, len(experts))
-    tokens = _Permuted.apply(x, there, back)
-    if grouped is not None:
-        done = grouped(tokens, own, ends)
-    else:
-        counts = torch.diff(ends, prepend=ends.new_zeros(1)).tolist()  # a GPU is waited for here, once a layer
-        parts = zip(experts, tokens.split(counts), strict=True)
-        done = torch.cat([expert(part) for expert, part in parts if len(part)])
-    return cast(Tensor, _Permuted.apply(done, back, there))
+    order = chosen.argsort(stable=True)
+    counts = chosen.bincount(minlength=len(experts)).tolist()  # a GPU is waited for here, once a layer
+    slices = x.index_select(0, order).split(counts)
+    done = torch.cat([expert(part) for expert, part in zip(experts, slices, strict=True) if len(part)])
+    return torch.empty_like(done).index_copy(0, order, done)
 
 
-def sort_by_expert(chosen: Tensor, num_experts: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The order of tokens by expert, and the way back, (T,) each; the experts in that order (T,); their ends (E,).
+def slots_by_expert(chosen: Tensor, num_experts: int) -> tuple[Tensor, Tensor, int]:
+    """The slot of each token (T,), where each expert's slots end (E,), and how many slots there are.
 
-    Nothing here waits for the device.
+    Slots are sorted by expert, and each expert has a multiple of eight, as grouped products want it: some are empty.
+    Nothing here waits for the device, so there are as many slots as could be needed.
     """
-    own, there = chosen.sort(stable=True)
-    back = torch.empty_like(there).scatter_(0, there, torch.arange(len(there), device=there.device))
-    ends = torch.searchsorted(own, torch.arange(num_experts, device=own.device), right=True, out_int32=True)
-    return there, back, own, ends
-
-
-class _Permuted(torch.autograd.Function):
-    """Rows in another order. The gradient goes the way back, which is faster than adding it up row by row."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, there: Tensor, back: Tensor) -> Tensor:
-        ctx.save_for_backward(back)
-        return x.index_select(0, there)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        (back,) = ctx.saved_tensors
-        return gradients[0].index_select(0, back), None, None
+    size = -(-len(chosen) // ALIGNED) * ALIGNED + ALIGNED * num_experts
+    mine = chosen.unsqueeze(1) == torch.arange(num_experts, device=chosen.device)  # (T, E)
+    running = mine.cumsum(0)  # how many tokens of each expert there are up to here
+    slots = (running[-1] + ALIGNED - 1) // ALIGNED * ALIGNED
+    ends = slots.cumsum(0)
+    place = (running - 1 + ends - slots).gather(1, chosen.unsqueeze(1)).squeeze(1)
+    ends[-1] = size  # the slots behind are the last expert's, or they would hold whatever the memory held
+    return place, ends.to(torch.int32), size
 
 
 def can_group(x: Tensor, layer: Layer) -> bool:
@@ -117,9 +100,9 @@ def can_group(x: Tensor, layer: Layer) -> bool:
 
 
 class GroupedLinear:
-    """Linear layers of one shape, each on its own slice of the tokens, as one product: (T, I) -> (T, O), in bf16.
+    """Linear layers of one shape, each on its own slice of the slots, as one product: (S, I) -> (S, O), in bf16.
 
-    An expert without tokens has a gradient of zeros here.
+    `mine` (S, E) is 1 where a slot holds a token of an expert. An expert without tokens has a gradient of zeros.
     """
 
     def __init__(self, layers: Sequence[nn.Linear], mine: Tensor, ends: Tensor):
