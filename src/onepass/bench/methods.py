@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from onepass.analysis.spread import score_spread
 from onepass.bench.accuracy import Run, plan, read_suite, run_all, summarise
 
 if TYPE_CHECKING:
@@ -45,6 +46,9 @@ def compare(
         runs, summary = [], {"suite": Path(suite).stem, "rows": [{"method": name, "seeds": 0} for name in methods]}
     summary["done"], summary["planned"] = sum(row["seeds"] for row in summary["rows"]), len(runs)
     for row in summary["rows"]:
+        if "tasks" in row:
+            row["deviation"] = score_spread(row["tasks"]).deviation
+            row["scores"] = row.pop("tasks")  # the cost has a number of tasks
         row |= cost_and_time(Run(suite, row["method"], 0, tuple(overrides)), tokens)
     return summary
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from onepass.cli.bench_calibration import calibration
-from onepass.cli.bench_methods import affinity, methods, scaling
+from onepass.cli.bench_methods import affinity, methods, scaling, tasks
 from onepass.cli.bench_paper import paper
 from onepass.cli.bench_serve import serve
 from onepass.cli.bench_transfer import transfer
@@ -87,5 +87,5 @@ def training(
         show(f"Peak memory of training on {suite}: {found['memory']['peak_mb']:.0f} MB")
 
 
-for command in (accuracy, methods, paper, scaling, affinity, transfer, calibration, training, serve):
+for command in (accuracy, methods, paper, scaling, affinity, tasks, transfer, calibration, training, serve):
     bench.command()(guarded(command))

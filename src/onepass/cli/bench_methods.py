@@ -1,4 +1,4 @@
-"""onepass bench methods, scaling, affinity: methods compared on a suite, and tasks with each other."""
+"""onepass bench methods, scaling, affinity, tasks: methods compared on a suite, and tasks with each other."""
 
 from __future__ import annotations
 
@@ -53,18 +53,19 @@ def methods(
     if json:
         write_json(found)
         return
-    numbers = ("mean", "spread", "to single", "passes", "weights", "a task", "cost", "time")
+    numbers = ("mean", "spread", "across", "to single", "passes", "weights", "a task", "cost", "time")
     made = table("method", *numbers, numbers=numbers)
     for row in found["rows"]:
         made.add_row(
             row["method"], percent(row.get("mean"), 2), percent(row.get("std"), 2),
+            percent(row.get("deviation"), 1),
             f"{row['difference']:+.2f}" if "difference" in row else "", f"{row['passes']:g}",
             f"{row['parameters'] / 1e6:.1f}M", f"{row['parameters_per_task']:,}", f"{row['ratio']:.2f}",
             f"{row['time']:.2f}",
         )  # fmt: skip
     show(
         f"{found['suite']}, test, {found['done']} of {found['planned']} runs; cost (multiplications of a text of "
-        f"{tokens} tokens, all tasks asked) and time are in plain passes",
+        f"{tokens} tokens, all tasks asked) and time are in plain passes; across: standard deviation across tasks",
         made,
     )
 
@@ -120,9 +121,38 @@ def affinity(
     show(f"{found['suite']}, {method}: what a task (row) adds to another's score (column)", _matrix(found["gains"]))
 
 
-def _matrix(gains: dict[str, dict[str, float]]) -> Any:
-    names = list(gains)
+def tasks(
+    folder: Annotated[str, typer.Argument(help="A trained model.", metavar="FOLDER")],
+    singles: Annotated[
+        str | None, typer.Option(help="A model of method single: what the other tasks are compared with.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """How the tasks of a trained model stand to each other: CovSim, and what a step on one does to another."""
+    from onepass.bench.tasks import relations
+    from onepass.model import Model
+
+    listen(quiet=True)
+    found = relations(Model.load(folder), None if singles is None else Model.load(singles))
+    if json:
+        write_json(found)
+        return
+    show("CovSim of the tasks' inputs to the first layer", _matrix(found["similarity"], "{:.2f}"))
+    means = table("task", "mean CovSim", numbers=("mean CovSim",))
+    for name, mean in found["mean_similarity"].items():
+        means.add_row(name, f"{mean:.3f}")
+    show(means)
+    if found["affinity"] is not None:
+        in_percent = {one: {two: 100 * gain for two, gain in row.items()} for one, row in found["affinity"].items()}
+        show(
+            "By how many percent a step on a task (row) lowers another's loss (column)", _matrix(in_percent, "{:+.2f}")
+        )
+
+
+def _matrix(values: dict[str, dict[str, float]], form: str = "{:+.2f}") -> Any:
+    """A row and a column for each task; blank where there is no value."""
+    names = list(values)
     made = table("", *names, numbers=tuple(names))
     for one in names:
-        made.add_row(one, *("" if other == one else f"{gains[one][other]:+.2f}" for other in names))
+        made.add_row(one, *(form.format(values[one][other]) if other in values[one] else "" for other in names))
     return made
