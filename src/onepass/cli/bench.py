@@ -34,6 +34,7 @@ def accuracy(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="One JSON line a run; runs that are there are not repeated.")
     ] = Path("runs/accuracy.jsonl"),
+    plot: Annotated[Path | None, typer.Option(help="Also draw a plot: .png, .svg or .pdf.", metavar="FILE")] = None,
     json: Json = False,
 ) -> None:
     """Train methods on a suite over several seeds and compare them on its test files.
@@ -41,22 +42,29 @@ def accuracy(
     onepass bench accuracy --suite suites/nhc8.yaml --methods "readers single" --seeds 3
     """
     from onepass.bench.accuracy import plan, run_all, summarise
+    from onepass.bench.plot import check_plot, plot_accuracy
 
     listen(quiet=json)
+    if plot is not None:
+        check_plot(plot)
     runs = plan(suite, methods.split(), seeds, overrides or ())
     summary = summarise(run_all(runs, output, jobs, progress()))
+    if plot is not None:
+        plot_accuracy(summary, plot)
     if json:
         write_json(summary)
         return
     made = table(
-        "method", "mean", "median", "spread", "to single", "95 %", "seconds", numbers=("mean", "median", "spread")
-    )
+        "method", "mean", "median", "spread", "to single", "95 %", "tasks at or above", "seconds",
+        numbers=("mean", "median", "spread"),
+    )  # fmt: skip
     for row in summary["rows"]:
         low, high = row.get("interval", (None, None))
         made.add_row(
             row["method"], f"{row['mean']:.2f}", f"{row['median']:.2f}", f"{row['std']:.2f}",
             f"{row['difference']:+.2f}" if "difference" in row else "",
-            f"{low:+.2f} to {high:+.2f}" if low is not None else "", f"{row['seconds']:.0f}",
+            f"{low:+.2f} to {high:+.2f}" if low is not None else "",
+            f"{row['at_or_above']} of {len(row['tasks'])}" if "at_or_above" in row else "", f"{row['seconds']:.0f}",
         )  # fmt: skip
     show(f"{summary['suite']}, test, mean over {seeds} seeds", made)
 

@@ -1,0 +1,53 @@
+"""What is made of the lines of many runs."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from onepass.bench.accuracy import bootstrap, summarise
+from onepass.bench.plot import check_plot, plot_accuracy
+from onepass.errors import ConfigError
+
+
+def line(method: str, seed: int, **tasks: float) -> dict[str, Any]:
+    return {"suite": "news", "method": method, "seed": seed, "tasks": tasks, "seconds": 2.0}
+
+
+LINES = [
+    line("single", 0, topic=80.0, tone=60.0),
+    line("single", 1, topic=82.0, tone=60.0),
+    line("readers", 0, topic=84.0, tone=59.0),
+    line("readers", 1, topic=86.0, tone=61.0),
+    line("readers", 2, topic=88.0, tone=57.0),
+]
+
+
+def test_a_row_is_the_mean_over_seeds_and_the_difference_to_a_model_per_task():
+    single, readers = summarise(LINES)["rows"]
+    assert single["mean"] == 70.5 and single["seeds"] == 2 and "difference" not in single
+    assert readers["tasks"] == {"topic": 86.0, "tone": 59.0}
+    assert readers["mean"] == 72.5 and readers["median"] == 72.5 and readers["std"] == pytest.approx(1.0)
+    assert readers["difference"] == 2.0 and readers["at_or_above"] == 1
+    low, high = readers["interval"]
+    assert low < 0 < 2.0 < high  # one task gained, one lost
+
+
+def test_the_interval_has_no_width_without_spread_and_widens_with_tasks_and_with_seeds():
+    flat = np.full((3, 4), 70.0)
+    assert bootstrap(flat + 1, flat) == [1.0, 1.0]
+    by_task = flat + np.array([0.0, 1.0, 2.0, 3.0])
+    by_seed = flat + np.array([[0.0], [1.0], [2.0]])
+    for ours in (by_task, by_seed):
+        low, high = bootstrap(ours, flat)
+        assert low < ours.mean() - 70 < high
+    # What both methods find hard in the same way is no uncertainty about their difference.
+    assert bootstrap(by_task + 1, by_task) == [1.0, 1.0]
+
+
+def test_the_plot_is_an_image_and_other_names_are_refused(tmp_path: Path):
+    plot_accuracy(summarise(LINES), tmp_path / "plots" / "news.png")
+    assert (tmp_path / "plots" / "news.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(ConfigError, match=r"one of \.png, \.svg, \.pdf"):
+        check_plot(tmp_path / "news.gif")
