@@ -100,7 +100,7 @@ def glue(lay: Callable[[dict[str, Any]], Path]) -> Path:
 @pytest.fixture
 def rows() -> Callable[[Path], list[dict[str, Any]]]:
     """Reads a jsonl file."""
-    return lambda path: [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return lambda path: [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
 
 
 @pytest.fixture

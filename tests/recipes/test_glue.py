@@ -67,6 +67,20 @@ def test_all_missing_files_are_told_at_once(glue, tmp_path):
     assert list(yaml.safe_load(made.task_file.read_text())["tasks"]) == ["sst2", "rte"]
 
 
+def test_mrpc_can_be_built_from_microsofts_own_file(glue, tmp_path, rows):
+    (glue / "MRPC" / "train.tsv").unlink()
+    (glue / "MRPC" / "dev.tsv").unlink()
+    lines = [f"{n % 2}\t{n}\t{n + 100}\tgoal {n}\tmatch {n}" for n in range(6)]
+    text = "\n".join(["Quality\t#1 ID\t#2 ID\t#1 String\t#2 String", *lines])
+    (glue / "MRPC" / "msr_paraphrase_train.txt").write_text(text)
+    with pytest.raises(DataError, match=r"dev_ids\.tsv"):
+        write_recipe(RECIPES["glue"], tmp_path / "tasks.yaml", glue, only=["mrpc"])
+    (glue / "MRPC" / "dev_ids.tsv").write_text("1\t101\n4\t104\n")
+    made = write_recipe(RECIPES["glue"], tmp_path / "tasks.yaml", glue, only=["mrpc"])
+    assert [row["sentence1"] for row in rows(made.folder / "mrpc-validation.jsonl")] == ["goal 1", "goal 4"]
+    assert made.rows["mrpc"]["train"] == 4
+
+
 def test_the_means_are_those_of_the_papers():
     validation = {name: {"accuracy": 80.0, "f1": 90.0} for name in ("sst2", "mrpc", "qqp", "qnli", "rte")}
     validation |= {"cola": {"matthews": 60.0}, "stsb": {"pearson": 88.0, "spearman": 86.0}}

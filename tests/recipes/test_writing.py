@@ -63,6 +63,20 @@ def test_a_file_that_is_not_as_expected_leaves_nothing(lay, tmp_path, text, mess
     assert [path.name for path in tmp_path.iterdir()] == ["originals"]
 
 
+def test_a_test_set_can_be_held_out_of_the_validation_set(lay, tmp_path, rows, run):
+    table = "index\tsentence1\tsentence2\tlabel\n" + "".join(
+        f"{n}\tgoal {n // 2}\tx\u2028\tentailment\n" for n in range(90)
+    )
+    folder = lay({f"RTE/{split}.tsv": table for split in ("train", "dev")})
+    arguments = ["init", "--recipe", "glue", "--from", folder, "--tasks", "rte", "-o", tmp_path / "tasks.yaml"]
+    assert run(*arguments, "--holdout").exit_code == 0
+    validation, test = (rows(tmp_path / "glue" / f"rte-{split}.jsonl") for split in ("validation", "test"))
+    assert len(validation) + len(test) == 90 and 45 < len(test) < 75
+    assert not {row["sentence1"] for row in validation} & {row["sentence1"] for row in test}
+    task = read_task_file(tmp_path / "tasks.yaml", checks=[check_kinds]).tasks["rte"]
+    assert task.test.name == "rte-test.jsonl"
+
+
 def test_names_that_are_not_there_are_told(emotions, tmp_path):
     with pytest.raises(ConfigError, match="Did you mean 'glue'"):
         find_recipe("glu")

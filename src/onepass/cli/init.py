@@ -25,6 +25,10 @@ def init(
         Path | None,
         typer.Option("--from", help="The folder of the original files; without it, the hub.", metavar="FOLDER"),
     ] = None,
+    holdout: Annotated[
+        bool,
+        typer.Option("--holdout", help="Make two thirds of a validation set the test set, where there is none."),
+    ] = False,
     tasks: Annotated[
         str | None, typer.Option(help="Only these tasks of the recipe, with commas between them.", metavar="A,B")
     ] = None,
@@ -44,10 +48,10 @@ def init(
     if recipe is not None:
         if files:
             raise ConfigError("Give data files or --recipe, not both.")
-        _from_recipe(recipe, source, tasks, output, force)
+        _from_recipe(recipe, source, tasks, output, holdout, force)
         return
-    if source or tasks:
-        raise ConfigError("--from and --tasks belong to a known set: they need --recipe NAME.")
+    if source or tasks or holdout:
+        raise ConfigError("--from, --tasks and --holdout belong to a known set: they need --recipe NAME.")
     if not files:
         raise ConfigError("Give data files, or a known set with --recipe NAME.")
     from onepass.data.guess import guess_task_file
@@ -70,13 +74,13 @@ def init(
     say(f"{output} is written. Look it over, then: onepass check {output}")
 
 
-def _from_recipe(name: str, source: Path | None, tasks: str | None, output: Path, force: bool) -> None:
+def _from_recipe(name: str, source: Path | None, tasks: str | None, output: Path, holdout: bool, force: bool) -> None:
     from onepass.recipes import RECIPES, find_recipe, write_recipe
 
     if name == "?":
         show(*(f"{recipe.name:16} {recipe.about.splitlines()[0]}" for recipe in RECIPES.values()))
         return
     only = [part.strip() for part in tasks.split(",") if part.strip()] if tasks else None
-    made = write_recipe(find_recipe(name), output, source, only=only, overwrite=force)
+    made = write_recipe(find_recipe(name), output, source, only=only, holdout=holdout, overwrite=force)
     count = sum(sum(splits.values()) for splits in made.rows.values())
     say(f"{output} is written, with {count:,} rows in {made.folder}. Look it over, then: onepass check {output}")

@@ -1,6 +1,8 @@
 """GLUE: nine tasks of the Wang et al. 2018 benchmark, from the folders that its download script makes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from statistics import mean
 from typing import Any
 
@@ -102,6 +104,20 @@ _MRPC_NAMES = {"0": "not_equivalent", "1": "equivalent"}
 _mrpc = table(*_MRPC_TEXTS.values(), "Quality", make=_renamed(_MRPC_TEXTS, "Quality", _MRPC_NAMES))
 
 
+def _msr(dev: bool, path: Path) -> Iterator[Row]:
+    """The file of a split, or its rows among those of Microsoft's own file, of which dev_ids.tsv names the dev set."""
+    if path.suffix == ".tsv":
+        yield from _mrpc(path)
+        return
+    named = table("first", "second", header=False)(path.with_name("dev_ids.tsv"))
+    ids = {(row["first"], row["second"]) for row in named}
+    for row in table(*_MRPC_TEXTS.values(), "Quality", "#1 ID", "#2 ID")(path):
+        if ((row["#1 ID"], row["#2 ID"]) in ids) == dev:
+            made = _renamed(_MRPC_TEXTS, "Quality", _MRPC_NAMES)(row)
+            if made is not None:
+                yield made
+
+
 def _mrpc_rows(row: Row) -> Row:
     return {"index": row["index"], **{ours: row[theirs] for ours, theirs in _MRPC_TEXTS.items()}}
 
@@ -111,8 +127,8 @@ MRPC = KnownSet(
     "Do two sentences say the same? F1 of the label equivalent (MTOP, CA-MTL); MT-TaG reports accuracy.",
     {"text": ["sentence1", "sentence2"], "label": "label", "labels": list(_MRPC_NAMES.values()), "metric": "f1"},
     {
-        "train": Part(("MRPC/train.tsv",), _mrpc),
-        "validation": Part(("MRPC/dev.tsv",), _mrpc),
+        "train": Part(("MRPC/train.tsv", "MRPC/msr_paraphrase_train.txt"), partial(_msr, False)),
+        "validation": Part(("MRPC/dev.tsv", "MRPC/msr_paraphrase_train.txt"), partial(_msr, True)),
         "unlabelled": Part(("MRPC/test.tsv",), table("index", *_MRPC_TEXTS.values(), make=_mrpc_rows), optional=True),
     },
     Hub("nyu-mll/glue", "mrpc", HUB_SPLITS, indexed),
@@ -218,10 +234,11 @@ SMALL = ("rte", "mrpc", "stsb", "cola")
 
 
 def averages(validation: Results, test: Results) -> dict[str, float]:
-    """The papers' means over the eight tasks without WNLI; `test` has the mismatched rows of MNLI."""
+    """The papers' means over the eight tasks without WNLI; the test rows of MNLI are the mismatched ones."""
     if not {s.name for s in SETS} - {"wnli"} <= set(validation) or "mnli" not in test:
         return {}
-    v, mm = validation, test["mnli"]["accuracy"]
+    v = {**validation, **test, "mnli": validation["mnli"]}
+    mm = test["mnli"]["accuracy"]
     same = [v["cola"]["matthews"], *(v[name]["accuracy"] for name in ("sst2", "qnli", "rte"))]
     m = v["mnli"]["accuracy"]
     both = mean([v["stsb"]["pearson"], v["stsb"]["spearman"]])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from onepass.atomic import draft_of, read_json, write_json
+from onepass.data.examples import text_hash
 from onepass.errors import ConfigError, DataError, listed, unknown
 from onepass.recipes.hub import rows_from_hub
 from onepass.recipes.recipe import KnownSet, Part, Recipe, Row
@@ -35,12 +36,14 @@ def write_recipe(
     source: Path | None = None,
     *,
     only: Sequence[str] | None = None,
+    holdout: bool = False,
     overwrite: bool = False,
 ) -> Written:
     """Write the task file, and the rows of every set as jsonl files into a folder beside it, named as the recipe.
 
     source: a folder of the originals' own files; without it the sets come from the hub.
     only: the sets to take.
+    holdout: make two thirds of a validation set the test set, where a set has no labelled one.
     """
     sets = _chosen(recipe, only)
     task_file = task_file.absolute()
@@ -52,7 +55,7 @@ def write_recipe(
     draft = draft_of(folder)
     try:
         draft.mkdir()
-        rows = {known.name: _convert(known, draft, found if source is not None else None) for known in sets}
+        rows = {known.name: _convert(known, draft, found if source is not None else None, holdout) for known in sets}
         record = {name: sorted(splits) for name, splits in rows.items()}
         write_json(draft / RECORD, {"recipe": recipe.name, "tasks": record})
         if folder.exists():
@@ -110,7 +113,7 @@ def _looked_for(part: Part) -> str:
     return part.files[0] + (f" (or {', '.join(part.files[1:])})" if len(part.files) > 1 else "")
 
 
-def _convert(known: KnownSet, folder: Path, found: dict[tuple[str, str], Path] | None) -> dict[str, int]:
+def _convert(known: KnownSet, folder: Path, found: dict[tuple[str, str], Path] | None, holdout: bool) -> dict[str, int]:
     """Write every split of a set; returns how many rows each has."""
     counts = {}
     splits = known.parts if found is not None else known.hub.splits if known.hub else ()
@@ -122,7 +125,23 @@ def _convert(known: KnownSet, folder: Path, found: dict[tuple[str, str], Path] |
         if not counts[split]:
             where = found[known.name, split] if found is not None else f"the hub's split of {split}"
             raise DataError(f"{where} has no row for {known.name}.")
+    if holdout and "validation" in counts and "test" not in counts:
+        counts |= _part_validation(known, folder)
     return counts
+
+
+def _part_validation(known: KnownSet, folder: Path) -> dict[str, int]:
+    """Move two thirds of the validation rows to a test file, by the hash of their first text."""
+    text = known.keys["text"]
+    column = text if isinstance(text, str) else text[0]
+    path = folder / f"{known.name}-validation.jsonl"
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+    sides: dict[str, list[Row]] = {"validation": [], "test": []}
+    for row in rows:
+        sides["test" if text_hash((str(row[column]),)) // 11 % 3 else "validation"].append(row)
+    if not all(sides.values()):
+        raise DataError(f"{known.name} has too few validation rows ({len(rows)}) to make a test set of some.")
+    return {split: _write_rows(folder / f"{known.name}-{split}.jsonl", iter(side)) for split, side in sides.items()}
 
 
 def _write_rows(path: Path, rows: Iterator[Row]) -> int:
