@@ -1,5 +1,5 @@
 """The commands, joined: onepass demo, init, check, train, evaluate, predict, export, info, add, update, remove,
-rename, copy, threshold, serve, bench.
+rename, copy, threshold, serve, report, bench.
 
 What takes long to import (torch above all) is imported inside the commands, so that -h answers at once.
 """
@@ -23,6 +23,7 @@ from onepass.cli.init import init
 from onepass.cli.predict import predict
 from onepass.cli.remove import remove
 from onepass.cli.rename import rename
+from onepass.cli.report import report
 from onepass.cli.serve import serve
 from onepass.cli.threshold import threshold
 from onepass.cli.train import train
@@ -37,6 +38,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     demo, init, check, train, evaluate, predict, export, info, add, update, remove, rename, copy, threshold, serve,
+    report,
 )  # fmt: skip
 for command in COMMANDS:
     app.command()(guarded(command))

@@ -15,6 +15,8 @@ def info(
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Show the tasks of a model, its encoder and its method."""
+    from onepass.report.summary import summary
+
     found = summary(folder)
     if json:
         write_json(found)
@@ -65,52 +67,6 @@ def _training_lines(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-def summary(folder: Path) -> dict[str, Any]:
-    """What `info --json` shows."""
-    from onepass.contents import read_config, read_tasks
-    from onepass.methods import METHODS
-
-    config, tasks = read_config(folder), read_tasks(folder)
-    encoder, method = config["encoder"], config["method"]
-    one_pass = method["name"] not in METHODS or METHODS[method["name"]].one_pass
-    return {
-        "folder": str(folder),
-        "format": config["format"],
-        "encoder": {
-            "source": encoder["source"],
-            "family": encoder["config"]["family"],
-            "layers": encoder["config"]["depth"],
-            "width": encoder["config"]["width"],
-            "max_length": encoder["max_length"],
-            "sha256": encoder["sha256"],
-        },
-        "method": method,
-        "engine": engine_of(folder),
-        "passes_per_text": 1 if one_pass else len(tasks),
-        "tasks": [
-            {
-                "name": task["name"],
-                "kind": task["kind"],
-                "labels": task["labels"],
-                "text": task["text"],
-                "rows": task.get("rows", {}),
-                "validation": task.get("scores", {}).get("validation", {}),
-                "parameters": task["parameters"],
-                "version": task["version"],
-                "data": task.get("data"),
-                "calibration": {**task["fitted"].get("calibration", {}), **task.get("calibration", {})},
-                "threshold": task["options"].get("threshold"),
-                "thresholds": task["fitted"].get("thresholds", {}),
-                "reached": task.get("thresholds", {}).get("reached", {}),
-            }
-            for task in tasks
-        ],
-        "rows_used": config["training"].get("rows_used", {}),
-        "alarms": config["training"].get("alarms", []),
-        "versions": config["versions"],
-    }
-
-
 def _method(method: dict[str, Any]) -> str:
     """A method with its options, and why those were chosen that were left open."""
     why = method.get("chosen", {})
@@ -140,17 +96,6 @@ def _threshold(option: Any, chosen: dict[str, float | None]) -> str:
     shown = f": {min(given):.3f}" + (f" to {max(given):.3f}" if max(given) > min(given) else "") if given else ""
     never = f"; {len(chosen) - len(given)} of {len(chosen)} labels never given" if len(given) < len(chosen) else ""
     return goal + shown + never
-
-
-def engine_of(folder: Path) -> dict[str, Any]:
-    """The precision of a folder's engine and what its gate found; nothing without an engine."""
-    from onepass.atomic import read_json
-    from onepass.loading import ENGINE, GATE
-
-    if not (folder / ENGINE).is_file():
-        return {}
-    gate = read_json(folder / GATE) if (folder / GATE).is_file() else {}
-    return {"precision": gate.get("precision", "fp32"), "gate": gate}
 
 
 def _shortened(labels: list[str], most: int = 6) -> str:

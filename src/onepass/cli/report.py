@@ -1,0 +1,26 @@
+"""onepass report: a page about a model, for people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from onepass.cli.console import say
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(help="A model folder.", metavar="MODEL")],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Another file than report.html in the model folder.", metavar="FILE"),
+    ] = None,
+) -> None:
+    """Write an HTML page with a model's tasks, scores, training and calibration.
+
+    onepass report runs/news
+    """
+    from onepass.report.page import write_report
+
+    say(f"The report is in {write_report(folder, output)}.")

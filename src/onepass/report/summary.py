@@ -1,0 +1,63 @@
+"""All that a model folder says about itself, in one dictionary."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    """What `info --json` shows."""
+    from onepass.contents import read_config, read_tasks
+    from onepass.methods import METHODS
+
+    config, tasks = read_config(folder), read_tasks(folder)
+    encoder, method = config["encoder"], config["method"]
+    one_pass = method["name"] not in METHODS or METHODS[method["name"]].one_pass
+    return {
+        "folder": str(folder),
+        "format": config["format"],
+        "encoder": {
+            "source": encoder["source"],
+            "family": encoder["config"]["family"],
+            "layers": encoder["config"]["depth"],
+            "width": encoder["config"]["width"],
+            "max_length": encoder["max_length"],
+            "sha256": encoder["sha256"],
+        },
+        "method": method,
+        "engine": engine_of(folder),
+        "passes_per_text": 1 if one_pass else len(tasks),
+        "tasks": [
+            {
+                "name": task["name"],
+                "kind": task["kind"],
+                "labels": task["labels"],
+                "text": task["text"],
+                "rows": task.get("rows", {}),
+                "validation": task.get("scores", {}).get("validation", {}),
+                "parameters": task["parameters"],
+                "version": task["version"],
+                "data": task.get("data"),
+                "calibration": {**task["fitted"].get("calibration", {}), **task.get("calibration", {})},
+                "threshold": task["options"].get("threshold"),
+                "thresholds": task["fitted"].get("thresholds", {}),
+                "reached": task.get("thresholds", {}).get("reached", {}),
+            }
+            for task in tasks
+        ],
+        "rows_used": config["training"].get("rows_used", {}),
+        "alarms": config["training"].get("alarms", []),
+        "versions": config["versions"],
+    }
+
+
+def engine_of(folder: Path) -> dict[str, Any]:
+    """The precision of a folder's engine and what its gate found; nothing without an engine."""
+    from onepass.atomic import read_json
+    from onepass.loading import ENGINE, GATE
+
+    if not (folder / ENGINE).is_file():
+        return {}
+    gate = read_json(folder / GATE) if (folder / GATE).is_file() else {}
+    return {"precision": gate.get("precision", "fp32"), "gate": gate}
