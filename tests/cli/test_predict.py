@@ -114,7 +114,7 @@ def test_a_file_comes_back_with_a_column_for_each_answer(run, model, mails, tmp_
     rows = read(output)
     assert [list(row) for row in rows] == [["id", "text", "topic", "topic_score", "tone", "truncated"]] * 2
     assert [row["text"] for row in rows] == ["late goal", 'senate vote, "why" ?']
-    assert "2 rows are in" in result.stderr and "1 rows could not be labelled" in result.stderr
+    assert "Rows labelled: 2," in result.stderr and "Rows that could not be labelled: 1," in result.stderr
     (reject,) = read(tmp_path / "out.rejects.jsonl")
     assert reject == {"row": 2, "line": 3, "reason": "there is no text in 'text'.", "start": "2"}
 
@@ -182,7 +182,7 @@ def test_bad_rows_go_to_the_reject_file(run, model, tmp_path):
     assert result.exit_code == 0, result.stderr
     assert [row["id"] for row in read(tmp_path / "out.csv")] == ["1", "5"]
     assert [row["line"] for row in read(rejects)] == ["3", "4", "5"]
-    assert "3 rows could not be labelled" in result.stderr
+    assert "Rows that could not be labelled: 3," in result.stderr
 
 
 def test_a_file_without_a_good_row_is_told(run, model, tmp_path):
@@ -196,7 +196,7 @@ def test_a_text_of_a_megabyte_is_cut_and_reported(run, model, tmp_path):
     source = tmp_path / "in.csv"
     source.write_text("text\n" + "goal " * 200_000 + "\nlate goal\n")
     result = run("predict", model, "--input", source, "--output", tmp_path / "out.csv", "--text", "text")
-    assert result.exit_code == 0 and "1 texts were longer" in result.stderr
+    assert result.exit_code == 0 and "longer than the model reads: 1" in result.stderr
     assert [line.rpartition(",")[2] for line in (tmp_path / "out.csv").read_text().splitlines()] == [
         "truncated",
         "True",
@@ -217,7 +217,7 @@ def test_a_killed_job_goes_on_when_the_command_is_run_again(run, model, tmp_path
     assert killed.wait() == -signal.SIGKILL, killed.stderr.read()
     assert not (tmp_path / "out.csv").exists()
     result = run(*arguments)
-    assert result.exit_code == 0 and "An earlier run had done" in result.stderr
+    assert result.exit_code == 0 and "where an earlier one had stopped" in result.stderr
     assert (tmp_path / "out.csv").read_bytes() == clean.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["clean.csv", "in.csv", "out.csv"]
 

@@ -270,12 +270,12 @@ def _run(job: FileJob, show_progress: bool) -> None:
             say(f"What is done is kept in {job.journal.folder}. To go on, run the same command again.")
             raise
     if summary.resumed:
-        say(f"An earlier run had done {summary.resumed:,} rows; this one went on from there.")
-    say(f"{summary.rows:,} rows are in {job.output}, with the columns {', '.join(summary.added)}.")
+        say(f"This run went on where an earlier one had stopped: rows read by then: {summary.resumed:,}.")
+    say(f"Rows labelled: {summary.rows:,}, in {job.output}, with the columns {', '.join(summary.added)}.")
     if summary.truncated:
-        say(f"{summary.truncated:,} texts were longer than the model reads, and cut: column {summary.added[-1]}.")
+        say(f"Rows whose text was cut, being longer than the model reads: {summary.truncated:,} ({summary.added[-1]}).")
     if summary.rejected:
         rejects = job.rejects or rejects_beside(job.output)
-        say(f"{summary.rejected:,} rows could not be labelled. They are in {rejects}, with line and reason.")
+        say(f"Rows that could not be labelled: {summary.rejected:,}, in {rejects}, with line and reason.")
         if not summary.rows:
             raise DataError(f"No row of {job.path} could be labelled.")

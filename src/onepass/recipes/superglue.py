@@ -209,15 +209,18 @@ def wsc_row(row: Row) -> Row:
 def span(text: str, word: int, phrase: str) -> list[int]:
     """The characters of a phrase that begins with the so-manieth word: where it stands nearest to that.
 
-    >>> span("The dog, said Ann, is hers.", 5, "hers")
-    [22, 26]
+    Where the text spells it otherwise, as many words from there as the phrase has.
+
+    >>> span("The dog, said Ann, is hers.", 5, "hers"), span("The dog, said Ann, is hers.", 0, "the  dog")
+    ([22, 26], [0, 8])
     """
-    begins = [match.start() for match in re.finditer(r"\S+", text)]
-    here = begins[min(word, len(begins) - 1)]
+    words = [match.span() for match in re.finditer(r"\S+", text)]
+    first = min(word, len(words) - 1)
     places = [match.start() for match in re.finditer(re.escape(phrase), text, re.IGNORECASE)]
     if not places:
-        raise ValueError(f"{phrase!r} is not in the text")
-    start = min(places, key=lambda place: abs(place - here))
+        last = min(first + max(len(phrase.split()), 1), len(words)) - 1
+        return [words[first][0], words[last][1]]
+    start = min(places, key=lambda place: abs(place - words[first][0]))
     return [start, start + len(phrase)]
 
 
