@@ -32,11 +32,18 @@ SERVING_ASKS = 16384  # texts times tasks of a batch; what is read for each ask 
 
 
 class Head(nn.Linear):
-    """The linear read-out of one task, with small random weights."""
+    """The linear read-out of one task, with small random weights; its logits begin at `start`, by default 0."""
+
+    def __init__(self, width: int, outputs: int, start: tuple[float, ...] | None = None):
+        self.start = start
+        super().__init__(width, outputs)
 
     def reset_parameters(self) -> None:
         nn.init.trunc_normal_(self.weight, std=0.02, a=-0.04, b=0.04)
         nn.init.zeros_(self.bias)
+        if self.start is not None:
+            with torch.no_grad():
+                self.bias.copy_(torch.tensor(self.start))
 
 
 @dataclass
@@ -141,7 +148,8 @@ class Model(nn.Module, Asking):
         kind = make_kind(task)
         if kind.reads_tokens:
             self.method.let_read_tokens(len(self.method.tasks) - 1)
-        self.heads.append(Head(self.method.encoder.width * kind.states(task), kind.outputs(task)))
+        width = self.method.encoder.width * kind.states(task)
+        self.heads.append(Head(width, kind.outputs(task), kind.start_bias(task)))
         self.kinds.append(kind)
         self.tasks.append(task)
         self.records.append({})

@@ -108,22 +108,24 @@ def test_training_rows_need_a_label() -> None:
     ]
 
 
-def test_the_loss_is_the_mean_binary_cross_entropy_of_a_row() -> None:
+def test_the_loss_is_the_sum_of_the_binary_cross_entropies_of_a_row() -> None:
     generator = torch.Generator().manual_seed(0)
     logits = 5 * torch.randn(6, 3, generator=generator)
     targets = (torch.rand(6, 3, generator=generator) > 0.5).float()
-    wanted = torch.nn.functional.binary_cross_entropy_with_logits(logits, targets, reduction="none").mean(-1)
+    wanted = torch.nn.functional.binary_cross_entropy_with_logits(logits, targets, reduction="none").sum(-1)
     torch.testing.assert_close(Multilabel().loss(logits, targets), wanted)
-    assert Multilabel().loss(torch.zeros(1, 3), torch.tensor([[1.0, 0.0, 1.0]])).item() == pytest.approx(math.log(2))
+    assert Multilabel().loss(torch.zeros(1, 3), torch.tensor([[1.0, 0.0, 1.0]])).item() == pytest.approx(
+        3 * math.log(2)
+    )
 
 
 def test_loss_and_gradient_of_extreme_logits_are_finite() -> None:
     logits = torch.tensor([[1e4, -1e4, 0.0], [-1e4, 1e4, 0.0]], requires_grad=True)
     loss = Multilabel().loss(logits, torch.tensor([[1.0, 0.0, 1.0]]).repeat(2, 1))
     loss.sum().backward()
-    assert loss.tolist() == pytest.approx([math.log(2) / 3, 2e4 / 3 + math.log(2) / 3])
+    assert loss.tolist() == pytest.approx([math.log(2), 2e4 + math.log(2)])
     assert logits.grad is not None
-    np.testing.assert_allclose(3 * logits.grad.numpy(), [[0, 0, -0.5], [-1, 1, -0.5]], atol=1e-6)
+    np.testing.assert_allclose(logits.grad.numpy(), [[0, 0, -0.5], [-1, 1, -0.5]], atol=1e-6)
 
 
 def test_entropy_is_one_where_nothing_is_known_and_zero_where_all_is() -> None:
@@ -299,7 +301,17 @@ def test_the_kind_is_listed() -> None:
     assert KINDS["multilabel"] is Multilabel
 
 
-def test_the_divergence_from_other_logits_is_the_mean_over_labels():
+def test_the_divergence_from_other_logits_is_the_sum_over_labels():
     logits, others = torch.tensor([[0.0, 1.0]]), torch.tensor([[math.log(3.0), 1.0]])
-    expected = (0.75 * math.log(0.75 / 0.5) + 0.25 * math.log(0.25 / 0.5)) / 2
+    expected = 0.75 * math.log(0.75 / 0.5) + 0.25 * math.log(0.25 / 0.5)
     assert Multilabel().divergence(logits, others).tolist() == pytest.approx([expected], abs=1e-6)
+
+
+def test_labels_begin_at_their_rates() -> None:
+    """At the rates the sum of the losses is the labels' entropy, about that of one label among as many."""
+    kind, task = Multilabel(), Task(name="mood", kind="multilabel", text="text", label="mood", labels=["joy", "love"])
+    targets = np.array([[1.0, 0.0]] * 3 + [[0.0, 0.0]] * 5)
+    task = task.model_copy(update={"fitted": kind.fit(task, targets)})
+    bias = kind.start_bias(task)
+    assert bias == pytest.approx((math.log(0.4 / 0.6), math.log(0.1 / 0.9)))
+    assert kind.start_bias(task.model_copy(update={"fitted": {}})) is None

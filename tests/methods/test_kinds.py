@@ -10,6 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from onepass.data.encoding import tokenise
+from onepass.data.items import Item
 from onepass.encoder.batch import Batch
 from onepass.encoder.encoder import Encoder
 from onepass.errors import ConfigError
@@ -228,6 +230,30 @@ def test_readers_turn_the_tokens_they_read(make_model: MakeModel, read: Callable
     torch.testing.assert_close(two[:2, -1], one[:2, -1] + 0.5)
     torch.testing.assert_close(two[:2, 1:-1], one[:2, 1:-1])
     torch.testing.assert_close(two[2], one[2])
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max"])
+def test_long_texts_are_read_in_windows_whose_logits_are_pooled(
+    pooling: str, make_model: MakeModel, tmp_path: Path
+) -> None:
+    model = make_model("readers", num_tasks=1)
+    path = tmp_path / "rows.jsonl"
+    long = " ".join(f"w{i % 50}" for i in range(70))
+    path.write_text("\n".join(json.dumps({"text": text, "label": i % 2}) for i, text in enumerate([long, "w1 w2"] * 2)))
+    options = {"windows": 4, "pooling": pooling, "overlap": 0.2}
+    item = read_set(Task(name="long", text="text", label="label", train=path, options=options), model.tokenizer)
+    model.add(item.task)
+    (tokens,) = tokenise([Item([(long,)])], model.tokenizer, "vector", model.kinds[1].windows)
+    assert len(tokens.sequences) == 3 and not tokens.truncated
+    alone = model.logits(Batch.of(tokens.sequences), [1])[0]  # (3, 2)
+    pooled = alone.mean(0) if pooling == "mean" else alone.max(0)
+    wanted = np.exp(pooled) / np.exp(pooled).sum()
+    answers = model.predict(["w3", long], tasks=["long", "topic"])
+    np.testing.assert_allclose(list(answers[1]["long"].scores.values()), wanted, atol=1e-5)
+    row = next(row for row in range(len(item.train)) if item.train.length(row) > 32)
+    with torch.no_grad():
+        loss = losses(model, 1, item, [row, row])
+    torch.testing.assert_close(loss, torch.full((2,), float(-np.log(wanted[0]))), atol=1e-5, rtol=1e-5)
 
 
 class Vectors(Method):

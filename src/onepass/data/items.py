@@ -26,6 +26,8 @@ class Item:
     """Parts of the only sequence that matter: which of its texts, and the first and the end of the characters"""
     names: Sequence[str] = ()
     """What the candidates are called in the answer"""
+    group: str = ""
+    """What rows have in common that are scored together"""
 
     @property
     def texts(self) -> Texts:
@@ -79,6 +81,8 @@ class Reading:
     """The characters of all marks, those that were cut off too"""
     names: Sequence[str] = ()
     """What the candidates are called"""
+    group: str = ""
+    """What rows have in common that are scored together"""
 
 
 @dataclass(frozen=True, eq=False)

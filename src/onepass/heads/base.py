@@ -80,9 +80,18 @@ class Kind:
     """What stands in the targets of a batch in the places that a row does not have"""
     windows = Windows()
     """How texts are read that are longer than the tokenizer's limit"""
+    pooling = "mean"
+    """What the logits of a text's windows become together: their mean, or the largest of each"""
 
     reads_tokens: ClassVar[bool] = False
     """Whether the method has to give the states of tokens"""
+
+    def read_windows(self, windows: Any, overlap: Any, pooling: Any) -> None:
+        """Take the options with which long texts are read."""
+        self.windows = checked_windows(windows, overlap)
+        if pooling not in ("mean", "max"):
+            raise wrong_option("pooling", pooling, "mean, max")
+        self.pooling = pooling
 
     def unfit(self, task: Task) -> str:
         """What a task of this kind lacks or has too much of, if so."""
@@ -148,7 +157,11 @@ class Kind:
 
     def loss_key(self) -> tuple[Any, ...]:
         """Tasks of equal keys and equally many outputs share one call of `loss`."""
-        return (type(self).__name__,)
+        return (type(self).__name__, self.pooling)
+
+    def start_bias(self, task: Task) -> tuple[float, ...] | None:
+        """Where the logits begin before anything is learned; None: at 0."""
+        return None
 
     def scale_targets(self, task: Task, targets: np.ndarray, readings: Sequence[Reading] | None = None) -> Any:
         """The targets as the loss wants them, one a row; for ragged kinds (P, ...) each."""
@@ -156,11 +169,11 @@ class Kind:
 
     def pool(self, logits: Tensor) -> Tensor:
         """The logits of texts' windows (R, W, C), NaN where there is none, as those of the texts (R, C)."""
-        return logits.nanmean(1)
+        return logits.nanmean(1) if self.pooling == "mean" else logits.nan_to_num(nan=float("-inf")).amax(1)
 
     def pool_row(self, logits: np.ndarray) -> np.ndarray:
         """The same for the windows of one text: (W, C) to (C,)."""
-        return np.asarray(logits.mean(0))
+        return np.asarray(logits.mean(0) if self.pooling == "mean" else logits.max(0))
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
         """The loss of each row, (R,)."""

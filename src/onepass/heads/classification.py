@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onepass.data.items import Reading
+from onepass.data.items import Item, Reading
 from onepass.errors import unknown
 from onepass.heads import scaling
 from onepass.heads.base import Kind, Row, label_text, wrong_option
+from onepass.heads.grouped import GROUPED, over_groups
 from onepass.heads.thresholds import Rule, check_thresholds, choose, chosen, limits, read_threshold, shown
 from onepass.prediction import Prediction
 from onepass.tasks import Task
@@ -63,9 +65,12 @@ class Classification(Kind):
     threshold: a probability under which an answer is withheld, or how to choose one on validation: see
         `onepass.heads.thresholds.POSSIBLE`. With `label: NAME` only that label has one, and it is given from there on
         even where another is likelier.
+    group: a column, or several, that rows of one question have in common, for the metrics f1a, f1m and group_match.
+    windows, overlap: how many windows of a long text are read at most, and the share of one that the next reads again.
+    pooling: what their logits become together: the `mean`, or the `max` of each label.
     """
 
-    metrics = {"accuracy": accuracy, "macro_f1": macro_f1, "f1": f1, "matthews": matthews}
+    metrics = {"accuracy": accuracy, "macro_f1": macro_f1, "f1": f1, "matthews": matthews, "f1a": f1, **GROUPED}
 
     def __init__(
         self,
@@ -74,7 +79,16 @@ class Classification(Kind):
         focal: float = 0.0,
         label_smoothing: float = 0.0,
         threshold: float | Mapping[str, Any] | None = None,
+        group: str | Sequence[str] = (),
+        windows: int = 1,
+        overlap: float = 0.25,
+        pooling: str = "mean",
     ):
+        self.read_windows(windows, overlap, pooling)
+        columns = [group] if isinstance(group, str) else group if isinstance(group, (list, tuple)) else [None]
+        if not all(isinstance(column, str) and column for column in columns):
+            raise wrong_option("group", group, "a column, or a list of columns")
+        self.group = [str(column) for column in columns]
         if isinstance(class_weights, Mapping):
             class_weights = {label_text(label): weight for label, weight in class_weights.items()}
             for label, weight in class_weights.items():
@@ -91,6 +105,20 @@ class Classification(Kind):
         self.weighted = class_weights != "none"
         self.focal = focal
         self.label_smoothing = label_smoothing
+
+    def unfit(self, task: Task) -> str:
+        if task.metric not in GROUPED or self.group:
+            return ""
+        return f"the metric {task.metric!r} is over groups of rows. Needed: group, the column that names them."
+
+    def columns(self, task: Task) -> list[str]:
+        return list(dict.fromkeys([*super().columns(task), *self.group]))
+
+    def item(self, task: Task, row: Row) -> Item | None:
+        item = super().item(task, row)
+        if item is None or not self.group or not all(column in row for column in self.group):
+            return item  # a text to be answered needs no group
+        return replace(item, group=" ".join(str(row[column]) for column in self.group))
 
     def labels_in(self, task: Task, row: Row) -> Iterable[str]:
         return () if self.blank(task, row) else (label_text(row[task.label]),)
@@ -131,7 +159,7 @@ class Classification(Kind):
         return len(task.labels)
 
     def loss_key(self) -> tuple[Any, ...]:
-        return (type(self).__name__, self.weighted, self.focal, self.label_smoothing)
+        return (*super().loss_key(), self.weighted, self.focal, self.label_smoothing)
 
     def scale_targets(self, task: Task, targets: np.ndarray, readings: Sequence[Reading] | None = None) -> np.ndarray:
         """With class weights (R, 2), label and weight, so that tasks of different weights share a call of `loss`."""
@@ -271,3 +299,19 @@ class Classification(Kind):
             return {}
         count, right = map(sum, zip(*self.mentions(task, logits, targets).values(), strict=True))
         return {"given": 100.0 * count / len(logits)} | ({"precision": 100.0 * right / count} if count else {})
+
+    def score(
+        self, task: Task, logits: np.ndarray, targets: np.ndarray, readings: Sequence[Reading] | None = None
+    ) -> dict[str, float]:
+        answers, scores = self.answers(task, logits), {}
+        for name in self.metric_names(task):
+            if name in GROUPED and readings is not None:
+                groups = [reading.group for reading in readings]
+                scores[name] = 100.0 * over_groups(GROUPED[name], answers, targets, groups)
+            elif name not in GROUPED:
+                scores[name] = 100.0 * self.metrics[name](answers, targets)
+        return scores
+
+    def metric_names(self, task: Task) -> list[str]:
+        names = super().metric_names(task)
+        return [name for name in names if self.group or name == task.metric or name not in ("f1a", *GROUPED)]

@@ -109,7 +109,16 @@ class Multilabel(Kind):
 
     metrics = {"macro_f1": macro_f1, "micro_f1": micro_f1, "subset_accuracy": subset_accuracy}
 
-    def __init__(self, *, threshold: float | Mapping[str, Any] = 0.5, separator: str | None = None):
+    def __init__(
+        self,
+        *,
+        threshold: float | Mapping[str, Any] = 0.5,
+        separator: str | None = None,
+        windows: int = 1,
+        overlap: float = 0.25,
+        pooling: str = "mean",
+    ):
+        self.read_windows(windows, overlap, pooling)
         self.threshold = read_threshold(threshold, labels_apart=True)
         if self.threshold is None:
             raise wrong_option("threshold", threshold, POSSIBLE)
@@ -142,6 +151,18 @@ class Multilabel(Kind):
             )
         return faults
 
+    def fit(self, task: Task, targets: np.ndarray) -> dict[str, Any]:
+        """How often each label is given, a little towards one half so that none is 0 or 1."""
+        rates = (targets.sum(0) + 1.0) / (len(targets) + 2.0)
+        return {"rates": dict(zip(task.labels, map(float, rates), strict=True))}
+
+    def start_bias(self, task: Task) -> tuple[float, ...] | None:
+        """Each label begins at its rate: else the first steps, at one half, would be spent on learning the rates."""
+        rates = task.fitted.get("rates")
+        if rates is None:
+            return None
+        return tuple(math.log(rate / (1.0 - rate)) for rate in (rates.get(label, 0.5) for label in task.labels))
+
     def outputs(self, task: Task) -> int:
         return len(task.labels)
 
@@ -150,10 +171,10 @@ class Multilabel(Kind):
 
     def entropy(self, logits: Tensor) -> Tensor:
         logits = logits.float()
-        return _cross_entropy(logits, logits.sigmoid()) / math.log(2)
+        return _cross_entropy(logits, logits.sigmoid()) / (math.log(2) * logits.shape[-1])
 
     def divergence(self, logits: Tensor, others: Tensor) -> Tensor:
-        """The mean over labels, as in the loss."""
+        """The sum over labels, as in the loss."""
         others = others.float()
         wanted = others.sigmoid()
         return _cross_entropy(logits.float(), wanted) - _cross_entropy(others, wanted)
@@ -253,7 +274,7 @@ class Multilabel(Kind):
 
 
 def _cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """The mean over labels of the binary cross-entropy, (R,); targets are probabilities."""
+    """The sum over labels of the binary cross-entropy, (R,); targets are probabilities."""
     zero = logits.new_zeros(())
     # -log sigmoid(x) is log(1 + exp(-x)), without a logarithm of a rounded 0.
-    return (targets * (-logits).logaddexp(zero) + (1 - targets) * logits.logaddexp(zero)).mean(-1)
+    return (targets * (-logits).logaddexp(zero) + (1 - targets) * logits.logaddexp(zero)).sum(-1)

@@ -48,7 +48,8 @@ class Regression(Kind):
 
     metrics = {"spearman": spearman, "pearson": pearson, "r2": r2}
 
-    def __init__(self, *, standardise: bool = True):
+    def __init__(self, *, standardise: bool = True, windows: int = 1, overlap: float = 0.25, pooling: str = "mean"):
+        self.read_windows(windows, overlap, pooling)
         if type(standardise) is not bool:
             raise wrong_option("standardise", standardise, "true or false")
         self.standardise = standardise

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from onepass.data.items import Item
 from onepass.heads.base import Row, blank, wrong_option
 from onepass.heads.cells import listed_cell, shown, whole_number
-from onepass.heads.classification import Classification
+from onepass.heads.classification import Classification, accuracy, f1, macro_f1, matthews
 from onepass.heads.marking import find_form, find_text
 from onepass.tasks import Task
 
@@ -28,6 +28,7 @@ class Words(Classification):
         there, so that "begin" is found in "it began".
     """
 
+    metrics = {"accuracy": accuracy, "macro_f1": macro_f1, "f1": f1, "matthews": matthews}
     points = "marks"
     reads_tokens = True
 
