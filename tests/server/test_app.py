@@ -55,6 +55,18 @@ def test_a_list_comes_back_in_order_with_pairs_and_texts_mixed(server: Any) -> N
     assert [set(result["tasks"]) for result in body["results"]] == [{"topic", "tone"}, {"same"}, {"topic", "tone"}]
 
 
+def test_a_row_is_asked_the_tasks_whose_columns_it_has(server: Any, expected: dict[str, Any]) -> None:
+    row = {"text": TEXTS[0], "first": "goal", "second": "late goal", "number": 7}
+    status, body = server.predict([row, {"text": TEXTS[1]}, TEXTS[2]])
+    assert status == 200
+    assert [set(result["tasks"]) for result in body["results"]] == [
+        {"topic", "tone", "same"},
+        {"topic", "tone"},
+        {"topic", "tone"},
+    ]
+    assert close(body["results"][0]["tasks"]["topic"], expected[TEXTS[0]]["topic"])
+
+
 def test_a_long_text_is_cut_and_says_so(server: Any) -> None:
     status, body = server.predict(["goal " * 2000, "goal"])
     assert status == 200
@@ -76,7 +88,10 @@ def test_strange_texts_are_answered(server: Any, text: str) -> None:
         ({"inputs": [["a", "b", "c"]]}, "a pair"),
         ({"inputs": "goal", "tasks": []}, "0 names"),
         ({"inputs": "goal", "tasks": ["topc"]}, "Did you mean 'topic'?"),
-        ({"inputs": "goal", "tasks": ["same"]}, "reads 2 texts"),
+        ({"inputs": "goal", "tasks": ["same"]}, "reads first and second, not a single text"),
+        ({"inputs": {"nothing": "goal"}}, "No task reads a row with these columns"),
+        ({"inputs": {"text": {"deep": 1}}}, "is an object"),
+        ({"inputs": {}}, "is an empty object"),
         ({"inputs": "goal", "task": ["topic"]}, "Did you mean 'tasks'?"),
         ([], "an empty list"),
     ],

@@ -50,10 +50,10 @@ def create_app(service: Service) -> ASGIApp:
 
     @app.post("/predict", responses={200: PREDICTED, **ERRORS}, openapi_extra=body_schema(PREDICT), tags=["labels"])
     async def predict(request: Request) -> Response:
-        """Label a text, or a list of texts and pairs of texts, for all tasks or for those named."""
+        """Label a text, a row, or a list of texts, pairs of texts and rows, for all tasks or for those named."""
         key = service.key(request.headers)
         body = await read_json(request, service.settings.max_body_bytes, ("inputs", "tasks"))
-        texts = texts_of(body.get("inputs"), service.settings)
+        texts = texts_of(body.get("inputs"), service.settings, rows=True)
         tasks = tasks_of(body.get("tasks"), service.generation().tasks, texts)
         answered = await service.ask(request, key, texts, tasks)
         if len(texts) == 1 and (fault := answered.fault(0)):

@@ -26,7 +26,7 @@ MESSAGES = {
     "failed": (500, "The model failed on this text."),
     "not_finite": (500, "The model's answer about this text is not a number."),
     "ended_worker": (500, "This text ended the model's process twice."),
-    "cannot_answer": (422, "The tasks asked do not fit the number of texts; see GET /tasks."),
+    "cannot_answer": (422, "A task cannot be asked of this; GET /tasks tells what tasks read."),
     "unknown_task": (404, "A task was removed while the request waited."),
 }
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 
 from onepass.errors import unknown
+from onepass.server.forms import Form, fits, form_of
 from onepass.server.replies import Refused, invalid
 from onepass.server.settings import Settings
 
+PATIENCE_S = 0.5
 MAX_NAMES = 10_000
+MOST_COLUMNS = 64
 SHOWN = 64  # characters of a name in an error; names are not texts, but could be
 
 
@@ -22,20 +26,24 @@ class Left(Exception):
 
 async def read_body(request: Request, limit: int) -> bytes:
     """A request's body, refused as soon as it is known to be too large."""
-    too_large = Refused(413, "too_large", f"The body has more than {limit:,} bytes.")
     if request.headers.get("content-encoding", "identity") != "identity":
         raise Refused(415, "encoded", "Content-Encoding is not supported. Send the body as it is.")
     length = request.headers.get("content-length", "")
-    if length.isdigit() and int(length) > limit:
-        raise too_large
-    body = bytearray()
+    keep = not (length.isdigit() and int(length) > limit)
+    body, received, start = bytearray(), 0, time.monotonic()
     try:
         async for part in request.stream():
-            body += part
-            if len(body) > limit:
-                raise too_large
+            received += len(part)
+            keep = keep and received <= limit
+            if keep:
+                body += part
+            # A client that is still sending would not read the answer: what is a little too much is passed over first.
+            elif received > 2 * limit or time.monotonic() > start + PATIENCE_S:
+                break
     except ClientDisconnect:
         raise Left from None
+    if not keep:
+        raise Refused(413, "too_large", f"The body has more than {limit:,} bytes.")
     return bytes(body)
 
 
@@ -70,32 +78,54 @@ def _no_constant(name: str) -> None:
     raise ValueError(name)
 
 
-def texts_of(value: Any, settings: Settings, key: str = "inputs") -> list[Any]:
-    """The texts asked about: a string, or a list of strings and of pairs of strings."""
-    texts = [value] if isinstance(value, str) else value
+def texts_of(value: Any, settings: Settings, key: str = "inputs", rows: bool = False) -> list[Any]:
+    """What is asked about: a text, or a list of texts and of pairs of texts; with `rows` also objects with columns."""
+    texts = [value] if isinstance(value, str) or (rows and isinstance(value, dict)) else value
+    needed = "a text, or a pair [text, text]" + (", or a row {column: value}" if rows else "")
     if not isinstance(texts, list) or not texts:
-        raise invalid(f"{key} is {_kind(value)}; needed: a text, or a list of texts and of pairs [text, text].")
+        raise invalid(f"{key} is {_kind(value)}; needed: {needed}, or a list of these.")
     if len(texts) > settings.max_texts:
         raise Refused(413, "too_many", f"{key} holds {len(texts):,} texts; at most {settings.max_texts:,} are taken.")
     for place, text in enumerate(texts):
-        parts = [text] if isinstance(text, str) else text
-        if not isinstance(parts, list) or not 0 < len(parts) < 3 or not all(isinstance(part, str) for part in parts):
-            raise invalid(f"{key}[{place}] is {_kind(text)}; needed: a text, or a pair [text, text].")
-        if sum(map(len, parts)) > settings.max_characters:
+        if not (_is_row(text) if rows and isinstance(text, dict) else _is_text(text)):
+            raise invalid(f"{key}[{place}] is {_kind(text)}; needed: {needed}.", place=place)
+        if sum(map(len, strings(text))) > settings.max_characters:
             raise Refused(
                 413, "too_long", f"{key}[{place}] has more than {settings.max_characters:,} characters.", place=place
             )
-    return [text if isinstance(text, str) else text[0] if len(text) == 1 else text for text in texts]
+    return [text[0] if isinstance(text, list) and len(text) == 1 else text for text in texts]
+
+
+def strings(text: Any) -> list[str]:
+    """The texts in an input."""
+    if isinstance(text, str):
+        return [text]
+    found = []
+    for value in text.values() if isinstance(text, dict) else text:
+        found += value if isinstance(value, list) else [value]
+    return [value for value in found if isinstance(value, str)]
+
+
+def _is_text(text: Any) -> bool:
+    parts = [text] if isinstance(text, str) else text
+    return isinstance(parts, list) and 0 < len(parts) < 3 and all(isinstance(part, str) for part in parts)
+
+
+def _is_row(row: dict[str, Any]) -> bool:
+    """Whether an object has columns with plain values, or lists of them."""
+    values = [item for value in row.values() for item in (value if isinstance(value, list) else [value])]
+    return 0 < len(row) <= MOST_COLUMNS and all(
+        value is None or isinstance(value, (str, int, float)) for value in values
+    )
 
 
 def tasks_of(value: Any, known: Mapping[str, Mapping[str, Any]], texts: Sequence[Any]) -> list[str] | None:
     """The tasks asked, each once; None for all that fit."""
-    widths = {1 if isinstance(text, str) else len(text) for text in texts}
+    forms = {form_of(text) for text in texts}
     if value is None:
-        names = list(known)
-        for width in widths:
-            if not any(len(known[name]["text"]) == width for name in names):
-                raise invalid(f"No task reads {'a single text' if width == 1 else 'a pair of texts'}. See GET /tasks.")
+        for form in forms:
+            if not any(fits(form, task) for task in known.values()):
+                raise invalid(f"No task reads {_form(form)}. GET /tasks tells what they read.")
         return None
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         raise invalid(f"tasks is {_kind(value)}; needed: a list of names, or nothing for all tasks.")
@@ -104,11 +134,16 @@ def tasks_of(value: Any, known: Mapping[str, Mapping[str, Any]], texts: Sequence
     names = list(dict.fromkeys(value))
     if missing := [name for name in names if name not in known]:
         raise invalid(unknown("task", missing[0][:SHOWN], known), task=missing[0][:SHOWN])
-    for width in widths:
-        if unfit := [name for name in names if len(known[name]["text"]) != width]:
-            given = "a single text" if width == 1 else "a pair of texts"
-            raise invalid(f"Task {unfit[0]!r} reads {len(known[unfit[0]]['text'])} texts, not {given}.", task=unfit[0])
+    for form in forms:
+        if unfit := [name for name in names if not fits(form, known[name])]:
+            reads = " and ".join(known[unfit[0]]["reads"])
+            raise invalid(f"Task {unfit[0]!r} reads {reads}, not {_form(form)}.", task=unfit[0])
     return names
+
+
+def _form(form: Form) -> str:
+    texts, _ = form  # names of columns are not repeated: they came with the request
+    return ("a row with these columns", "a single text", "a pair of texts")[texts]
 
 
 def deadline_of(headers: Mapping[str, str], most: float) -> float:
@@ -123,4 +158,5 @@ def deadline_of(headers: Mapping[str, str], most: float) -> float:
 
 def _kind(value: Any) -> str:
     names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "missing or null"}
-    return ("an empty " + names[type(value)][2:]) if value in ([], {}, "") else names.get(type(value), "a number")
+    name = names.get(type(value), "a number")
+    return f"an empty {name.partition(' ')[2]}" if value in ([], {}, "") else name

@@ -18,7 +18,7 @@ class Faulty:
         self.model = model
 
     def label(self, texts: Sequence[Any], tasks: Sequence[str] | None = None) -> list[Any]:
-        words = " ".join(text if isinstance(text, str) else " ".join(text) for text in texts)
+        words = " ".join(str(text) for text in texts)
         if "fault:raise" in words:
             raise RuntimeError(f"a fault on purpose about {words}")  # the words must not reach a log
         if "fault:hang" in words:

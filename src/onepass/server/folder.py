@@ -9,6 +9,8 @@ from typing import Any
 from onepass.atomic import MANIFEST
 from onepass.contents import read_config, read_tasks
 from onepass.errors import FolderError
+from onepass.heads import make_kind
+from onepass.tasks import Task
 
 
 class Unstable(Exception):
@@ -41,12 +43,16 @@ def describe(folder: Path) -> dict[str, Any]:
 
 
 def _task(known: dict[str, Any]) -> dict[str, Any]:
+    task = Task(**{key: value for key, value in known.items() if key in Task.model_fields})
+    kind = make_kind(task)
     fitted = known.get("fitted", {}).get("thresholds") or {}
     return {
         "name": known["name"],
         "kind": known["kind"],
         "labels": list(known["labels"]),
-        "text": list(known["text"]),
+        "reads": kind.inputs(task),
+        "texts": kind.num_texts(task),
+        "windows": kind.windows.most,
         "thresholds": fitted or None,
         "version": known.get("version", 1),
         "metric": known.get("metric"),

@@ -43,6 +43,7 @@ class Generation:
         self.facts, self.tokenizer = facts, tokenizer
         self.revision: str = facts["revision"]
         self.tasks: dict[str, dict[str, Any]] = {task["name"]: task for task in facts["tasks"]}
+        self.windows: int = max(task["windows"] for task in facts["tasks"])
         self.workers: list[Worker] = []
         self.retiring = False
 
@@ -179,7 +180,13 @@ class Pool:
         """Whether the folder is left alone for now: somebody is changing it, and will say when it is done"""
 
     def command(self, descriptor: int) -> list[str]:
-        options = json.dumps({"abstain_below": self.settings.abstain_below, "threads": self.threads})
+        options = json.dumps(
+            {
+                "abstain_below": self.settings.abstain_below,
+                "threads": self.threads,
+                "device": self.settings.device,
+            }
+        )
         return [sys.executable, "-m", "onepass.server.worker", str(descriptor), str(self.folder), options]
 
     @property

@@ -23,10 +23,12 @@ def body_schema(schema: Schema) -> Schema:
 
 STRING, NUMBER, INTEGER, BOOLEAN = ({"type": name} for name in ("string", "number", "integer", "boolean"))
 TEXT: Schema = {"anyOf": [STRING, {"type": "array", "items": STRING, "minItems": 1, "maxItems": 2}]}
+ROW: Schema = {"type": "object", "minProperties": 1, "description": "Columns that tasks read, as in the training data."}
 TEXTS: Schema = {"anyOf": [STRING, {"type": "array", "items": TEXT, "minItems": 1}]}
+INPUTS: Schema = {"anyOf": [STRING, ROW, {"type": "array", "items": {"anyOf": [*TEXT["anyOf"], ROW]}, "minItems": 1}]}
 PREDICT = _object(
     {
-        "inputs": TEXTS | {"description": "A text, or a list of texts and of pairs of texts."},
+        "inputs": INPUTS | {"description": "A text or a row, or a list of texts, of pairs of texts and of rows."},
         "tasks": {
             "anyOf": [{"type": "array", "items": STRING, "minItems": 1}, {"type": "null"}],
             "description": "The tasks to ask; all that fit when left out.",
@@ -87,7 +89,8 @@ PREDICTED = _json(
 TASK = _object(
     {
         "name": STRING, "kind": STRING, "labels": {"type": "array", "items": STRING},
-        "text": {"type": "array", "items": STRING}, "version": INTEGER,
+        "reads": {"type": "array", "items": STRING, "description": "The columns of a row."},
+        "texts": INTEGER | {"description": "How many plain texts it reads; 0: it needs a row."}, "version": INTEGER,
     },
     ["name", "kind", "labels", "version"],
 )  # fmt: skip

@@ -11,9 +11,8 @@ from typing import Any
 
 from starlette.requests import Request
 
-from onepass.encoder.tokenizer import CHARACTERS_PER_TOKEN, Tokenizer
 from onepass.server.batcher import MESSAGES, Ask, Batcher
-from onepass.server.body import Left, deadline_of
+from onepass.server.body import Left, deadline_of, strings
 from onepass.server.changes import Changes
 from onepass.server.keys import ANYONE, Key, Keyring
 from onepass.server.metrics import Metrics
@@ -21,6 +20,7 @@ from onepass.server.pool import Generation, Pool
 from onepass.server.replies import Refused
 from onepass.server.settings import Settings
 
+CHARACTERS_A_TOKEN = 5
 FEW_CHARACTERS = 4000  # cut into tokens at once; more in a thread, while other requests go on
 
 
@@ -97,9 +97,9 @@ class Service:
             raise Refused(429, "too_many_requests", "Too many requests of this key are under way.", retry_s=1)
         generation = self.generation()
         self.batcher.check_room()
-        cut, sizes = await self._measure(texts, generation.tokenizer)
+        sizes = await self._measure(texts, generation)
         key.charge(sum(sizes))
-        ask = Ask(cut, tasks, sizes, deadline=arrived + seconds)
+        ask = Ask(texts, tasks, sizes, deadline=arrived + seconds)
         self.batcher.submit(ask)
         gone: asyncio.Future[Any] = asyncio.ensure_future(
             request.receive()
@@ -117,17 +117,21 @@ class Service:
             raise Left
         raise Refused(504, "deadline", f"There was no answer within {seconds:g} s.")
 
-    async def _measure(self, texts: Sequence[Any], tokenizer: Tokenizer) -> tuple[list[Any], list[int]]:
-        """The texts, cut to what can matter, and their tokens."""
-        # One character more than the tokenizer reads, so that it still reports the cut.
-        most = CHARACTERS_PER_TOKEN * tokenizer.max_length + 1
-        cut = [text[:most] if isinstance(text, str) else [part[:most] for part in text] for text in texts]
-        parts = [(text,) if isinstance(text, str) else tuple(text) for text in cut]
-        if sum(len(part) for text in parts for part in text) <= FEW_CHARACTERS:
-            encoded = tokenizer.encode(parts)
-        else:
-            encoded = await asyncio.to_thread(tokenizer.encode, parts)
-        return cut, [len(item) for item in encoded]
+    async def _measure(self, texts: Sequence[Any], generation: Generation) -> list[int]:
+        """The tokens of each input, about: a task that reads long texts in windows reads more than one sequence."""
+        parts = [(part,) for text in texts for part in strings(text)]
+        encode = generation.tokenizer.encode
+        few = sum(len(part) for (part,) in parts) <= FEW_CHARACTERS
+        encoded = iter(encode(parts) if few else await asyncio.to_thread(encode, parts))
+        most = generation.windows * generation.tokenizer.max_length
+        sizes = []
+        for text in texts:
+            size = 0
+            for part in strings(text):
+                tokens = len(next(encoded))
+                size += max(tokens, min(len(part) // CHARACTERS_A_TOKEN, most)) if generation.windows > 1 else tokens
+            sizes.append(max(1, size))
+        return sizes
 
     async def close(self) -> None:
         self.changes.close()

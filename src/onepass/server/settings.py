@@ -27,6 +27,7 @@ class Settings:
     workers: int = _flag(1, "Processes that each hold the model.", 1)
     spare: bool = _flag(True, "Keep one more process waiting, so that a lost or new worker is there at once.")
     threads: int = _flag(0, "Threads of a worker; 0 shares the cores between the workers.", 0)
+    device: str = _flag("cpu", "Where the model runs: cpu, or with torch cuda or cuda:1.")
     batch_tokens: int = _flag(4096, "Tokens of a batch at most.", 16)
     batch_texts: int = _flag(256, "Texts of a batch at most.", 1)
     max_wait_s: float = _flag(2.0, "Answer 429 when a request would wait longer than this.", 0.01)

@@ -28,10 +28,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from onepass.errors import OnepassError
+from onepass.errors import ConfigError, OnepassError
 from onepass.loading import ENGINE, load
 from onepass.server.faults import faulty
 from onepass.server.folder import Unstable, describe, revision_of
+from onepass.server.forms import fits, form_of
 from onepass.server.frames import frame, receive
 
 BEAT_S = 0.2
@@ -41,10 +42,10 @@ ABSTAINED = "(abstained)"
 class Served:
     """A loaded model and what answers say beside its predictions."""
 
-    def __init__(self, folder: Path, abstain_below: float = 0.0, threads: int = 1):
+    def __init__(self, folder: Path, abstain_below: float = 0.0, threads: int = 1, device: str = "cpu"):
         before = revision_of(folder)
         self.described = describe(folder)
-        self.model = faulty(load_model(folder, threads))
+        self.model = faulty(load_model(folder, threads, device))
         if revision_of(folder) != before:
             raise Unstable(f"{folder} was replaced while it was read.")
         self.revision = before
@@ -53,15 +54,15 @@ class Served:
         self.labels = {name: frozenset(task["labels"]) for name, task in self.tasks.items()}
 
     def answer(self, items: Sequence[dict[str, Any]]) -> list[dict[str, Any] | str]:
-        """For each item its answer, or the code of what went wrong; texts of the same width run together."""
+        """For each item its answer, or the code of what went wrong; inputs of the same form run together."""
         results: list[dict[str, Any] | str] = ["failed"] * len(items)
-        widths: dict[int, list[int]] = {}
+        forms: dict[Any, list[int]] = {}
         for place, item in enumerate(items):
             if any(name not in self.tasks for name in item["tasks"] or ()):
                 results[place] = "unknown_task"  # it was there when the request came in
             else:
-                widths.setdefault(1 if isinstance(item["text"], str) else len(item["text"]), []).append(place)
-        for places in widths.values():
+                forms.setdefault(form_of(item["text"]), []).append(place)
+        for places in forms.values():
             self._together(items, places, results)
         return results
 
@@ -69,19 +70,18 @@ class Served:
         self, items: Sequence[dict[str, Any]], places: list[int], results: list[dict[str, Any] | str]
     ) -> None:
         """Answer items in one call; if it fails, in two halves, so that one text cannot fail its neighbours."""
-        texts = [text if isinstance(text := items[place]["text"], str) else tuple(text) for place in places]
+        texts = [tuple(text) if isinstance(text := items[place]["text"], list) else text for place in places]
         asked = [items[place]["tasks"] for place in places]
         everything = any(names is None for names in asked)
         union = None if everything else list(dict.fromkeys(name for names in asked for name in names))
         try:
             found = self.model.label(texts, union)
-        except OnepassError:
-            for place in places:
-                results[place] = "cannot_answer"
         except Exception as error:  # noqa: BLE001  whatever a model can raise about a text
             if len(places) == 1:
-                results[places[0]] = "failed"
-                _report(error)
+                known = isinstance(error, OnepassError)  # a row with something missing, for example
+                results[places[0]] = "cannot_answer" if known else "failed"
+                if not known:
+                    _report(error)
                 return
             half = len(places) // 2
             self._together(items, places[:half], results)
@@ -115,15 +115,17 @@ class Served:
         return {name: dict(counter) for name, counter in counts.items()}
 
     def probe(self, words: int = 1) -> Any:
-        """A text that some task answers: one text, or a pair where there are only tasks on pairs."""
+        """An input that some task answers: a text, a pair where there are only tasks on pairs, else a row."""
         text = " ".join(["probe"] * words)
-        return text if any(len(task["text"]) == 1 for task in self.tasks.values()) else [text, text]
+        texts = {task["texts"] for task in self.tasks.values()}
+        if 1 in texts or 2 in texts:
+            return text if 1 in texts else [text, text]
+        return dict.fromkeys(next(iter(self.tasks.values()))["reads"], text)
 
     def warm_up(self) -> dict[str, float]:
         """Run real passes, which also tells how long they take."""
         text = self.probe(24)
-        width = 1 if isinstance(text, str) else 2
-        name = next(name for name, task in self.tasks.items() if len(task["text"]) == width)
+        name = next(name for name, task in self.tasks.items() if fits(form_of(text), task))
         every, one = {"text": text, "tasks": None}, {"text": text, "tasks": [name]}
         self._timed([every])
         first = self.answer([every])[0]
@@ -134,7 +136,7 @@ class Served:
             for key, items in (("pass_ms", [every]), ("one_task_ms", [one]), ("eight_ms", [every] * 8)):
                 times[key].append(self._timed(items))
         found = {key: min(values) for key, values in times.items()}  # other programs only ever add to a time
-        tokens = 8 * min(26 * width, self.described["max_length"])
+        tokens = 8 * min(26 * max(1, form_of(text)[0]), self.described["max_length"])
         return {
             "pass_ms": found["pass_ms"],
             "one_task_ms": found["one_task_ms"],
@@ -144,7 +146,9 @@ class Served:
     def _timed(self, items: list[dict[str, Any]]) -> float:
         start = time.perf_counter()
         results = self.answer(items)
-        if faults := [result for result in results if isinstance(result, str)]:
+        faults = [result for result in results if isinstance(result, str)]
+        # A row of nothing but a word may be one that its tasks cannot read; a text never is.
+        if faults and not (isinstance(items[0]["text"], dict) and set(faults) == {"cannot_answer"}):
             raise OnepassError(f"The model cannot answer a first text ({faults[0]}). It was not taken over.")
         return 1000 * (time.perf_counter() - start)
 
@@ -223,9 +227,14 @@ def _import(folder: Path) -> None:
         import onepass.folder  # noqa: F401
 
 
-def load_model(folder: Path, threads: int) -> Any:
-    """The exported engine of a model where there is one, else the model."""
-    return load(folder, engine=True, threads=threads) if (folder / ENGINE).is_file() else load(folder)
+def load_model(folder: Path, threads: int, device: str = "cpu") -> Any:
+    """The exported engine of a model where there is one and it runs on the CPU, else the model."""
+    if device == "cpu" and (folder / ENGINE).is_file():
+        return load(folder, engine=True, threads=threads)
+    try:
+        return load(folder, device)
+    except RuntimeError as error:  # torch: no such device
+        raise ConfigError(f"The model cannot be put on {device}: {str(error).splitlines()[0]}") from None
 
 
 def _settle() -> None:

@@ -70,7 +70,7 @@ async function refresh() {
   [info, { tasks }] = await Promise.all([call("/info"), call("/tasks")]);
   $("model").textContent = info.name;
   $("state").textContent = `${tasks.length} tasks, revision ${info.revision}`;
-  $("second-box").hidden = !tasks.some((task) => task.text.length === 2);
+  $("second-box").hidden = !tasks.some((task) => task.texts === 2);
   $("cannot-teach").hidden = info.admin;
   $("teach-form").hidden = !info.admin;
 }
@@ -87,7 +87,7 @@ function cost(times, count) {
 onSubmit($("try-form"), async () => {
   const inputs = [$("text").value];
   if (!$("second-box").hidden && $("second").value) inputs.push([$("text").value, $("second").value]);
-  if (!tasks.some((task) => task.text.length === 1)) inputs.shift();
+  if (!tasks.some((task) => task.texts === 1)) inputs.shift();
   const answer = await call("/predict", { method: "POST", body: { inputs } });
   const found = Object.assign({}, ...answer.results.map((result) => result.tasks || {}));
   const fault = answer.results.find((result) => result.error);
@@ -149,7 +149,7 @@ onSubmit($("file-form"), async () => {
   const column = Number($("column").value), bar = $("file-progress");
   stopping = new AbortController();
   $("stop-file").hidden = bar.hidden = false;
-  const size = Math.min(CHUNK, info.limits.max_texts), names = tasks.filter((task) => task.text.length === 1).map((task) => task.name);
+  const size = Math.min(CHUNK, info.limits.max_texts), names = tasks.filter((task) => task.texts === 1).map((task) => task.name);
   const added = names.flatMap((name) => [name, `${name}_score`]);
   const parts = [line([...table.header, ...added])];
   try {
