@@ -63,16 +63,15 @@ def train(given: argparse.Namespace) -> None:
 # --- adding -----------------------------------------------------------------------------------------------------------
 
 
-def draw(labels: Sequence[Any], shots: int, seed: int) -> list[int]:
+def draw(targets: np.ndarray, shots: int, seed: int) -> np.ndarray:
     """So many rows, as evenly over the labels as they allow; all rows for 0."""
     if shots == ALL_ROWS:
-        return list(range(len(labels)))
-    order = np.random.default_rng([seed, shots]).permutation(len(labels)).tolist()
+        return np.arange(len(targets))
     by_label: dict[Any, list[int]] = {}
-    for row in order:
-        by_label.setdefault(labels[row], []).append(row)
+    for row in np.random.default_rng([seed, shots]).permutation(len(targets)).tolist():
+        by_label.setdefault(targets[row], []).append(row)
     in_turn = [row for turn in range(shots) for rows in by_label.values() for row in rows[turn : turn + 1]]
-    return in_turn[:shots]
+    return np.array(in_turn[:shots])
 
 
 def measure(suite: str, base: str, together: str | None, name: str, seed: int, given: dict[str, Any]) -> list[Line]:
@@ -83,84 +82,65 @@ def measure(suite: str, base: str, together: str | None, name: str, seed: int, g
     from onepass.data.examples import read_examples
     from onepass.heads import make_kind
     from onepass.tasks import read_task_file
-    from onepass.training.evaluation import evaluate, score_tasks
-    from onepass.training.sets import path_of
+    from onepass.training.adding import add_options, cached_logits, train_task
+    from onepass.training.cache import TextCache
+    from onepass.training.evaluation import evaluate, scores_of
+    from onepass.training.sets import TaskSet, path_of, read_set
 
     torch.set_num_threads(1)
     file = read_task_file(suite, require=("train", "test"))
-    task = file.tasks[name]
     about = {"task": name, "seed": seed}
     lines: list[Line] = []
     if together is not None:
-        model = onepass.load(together)
-        score = evaluate(model, file.model_copy(update={"tasks": {name: task}}))["tasks"][name]["score"]
-        lines.append({**about, "way": "together", "shots": ALL_ROWS, "draw": 0, "score": score})
+        score = evaluate(onepass.load(together), file.model_copy(update={"tasks": {name: file.tasks[name]}}))
+        lines.append({**about, "way": "together", "shots": ALL_ROWS, "draw": 0, "score": score["tasks"][name]["score"]})
     model = onepass.load(base)
-    table = read_table(path_of(task, "train"))
-    labels = table.column(task.label).to_pylist()
-    linear = Linear(model, file, name)
-    keys = {"kind": task.kind, "text": task.text, "label": task.label, "metric": task.metric, **task.options}
-    keys["labels"] = linear.labels  # known, even if the few rows do not have all of them
-    with tempfile.TemporaryDirectory() as place:
-        for shots in given["shots"]:
-            for number in range(1 if shots == ALL_ROWS else given["draws"]):
-                rows = draw(labels, shots, number)
-                source = Path(place) / "rows.parquet"
-                write_table(table.take(rows), source)
-                here = {**about, "shots": shots, "draw": number}
-                if shots == ALL_ROWS:
-                    keys["validation"] = task.validation
-                for way in given["ways"]:
-                    model.add_task(name, train=source, options=options_of(way, seed), **keys)
-                    kind = make_kind(model.tasks[-1])
-                    test = read_examples(
-                        model.tasks[-1], path_of(task, "test"), kind, model.tokenizer, model.tasks[-1].labels
-                    )
-                    score = score_tasks(model, {len(model.tasks) - 1: test})[name]["score"]
-                    lines.append({**here, "way": f"added {way}".strip(), "score": score})
-                    model.remove_task(name)
-                keys.pop("validation", None)
-                lines += [{**here, "way": way, "score": score} for way, score in linear.scores(rows).items()]
-                if given["finetune"] and shots != ALL_ROWS:
-                    score = finetuned(file, name, source, len(rows), seed)
-                    lines.append({**here, "way": "finetuned", "score": score})
+    item = read_set(file.tasks[name], model.tokenizer)
+    task, nothing = item.task, item.train.take(np.zeros(0, np.int64))
+    test = read_examples(task, path_of(task, "test"), make_kind(task), model.tokenizer, task.labels)
+    read_test = TextCache(model.method, test)
+    linear = Linear(model, item.train, test)
+    for shots in given["shots"]:
+        for number in range(1 if shots == ALL_ROWS else given["draws"]):
+            rows = draw(item.train.targets, shots, number)
+            here = {**about, "shots": shots, "draw": number}
+            few = TaskSet(task, item.train.take(rows), item.validation if shots == ALL_ROWS else nothing)
+            for way in given["ways"]:
+                train_task(model, few, add_options(options_of(way, seed)), progress=False)
+                last = len(model.tasks) - 1
+                score = scores_of(model, last, cached_logits(model, last, read_test), test)["score"]
+                lines.append({**here, "way": f"added {way}".strip(), "score": score})
+                model.discard(last)
+            lines += [{**here, "way": way, "score": score} for way, score in linear.scores(rows).items()]
+            if given["finetune"] and shots != ALL_ROWS:
+                score = finetuned(file, name, item.train.rows[rows] - 1, seed)
+                lines.append({**here, "way": "finetuned", "score": score})
     return lines
 
 
 class Linear:
     """Logistic regressions on the mean states of the texts, of the pretrained encoder and of a model's."""
 
-    def __init__(self, model: Any, file: Any, name: str):
-        from onepass.data.examples import find_labels, read_examples
+    def __init__(self, model: Any, train: Any, test: Any):
         from onepass.encoder.loading import load_encoder
-        from onepass.heads import make_kind
-        from onepass.training.sets import path_of
 
-        task, kind = file.tasks[name], make_kind(file.tasks[name])
-        self.labels = labels = find_labels(task, path_of(task, "train"), kind)
         encoders = {"linear": load_encoder(model.source)[0], "linear_on_base": model.method.encoder}
-        sets = {
-            split: read_examples(task, path_of(task, split), kind, model.tokenizer, labels)
-            for split in ("train", "test")
-        }
-        self.rows = {int(row) - 1: place for place, row in enumerate(sets["train"].row_numbers)}
-        self.targets = {split: examples.targets for split, examples in sets.items()}
+        self.targets = train.targets, test.targets
         self.states = {
-            way: {split: mean_states(encoder.eval(), examples) for split, examples in sets.items()}
+            way: tuple(mean_states(encoder.eval(), examples) for examples in (train, test))
             for way, encoder in encoders.items()
         }
 
-    def scores(self, rows: Sequence[int]) -> dict[str, float]:
-        """Accuracy on test in percent, learned from these rows of the file."""
+    def scores(self, rows: np.ndarray) -> dict[str, float]:
+        """Accuracy on test in percent, learned from these rows."""
         from sklearn.linear_model import LogisticRegression
 
-        chosen = [self.rows[row] for row in rows if row in self.rows]
         found = {}
-        for way, states in self.states.items():
-            center, spread = states["train"][chosen].mean(0), states["train"][chosen].std() + 1e-6
+        for way, (train, test) in self.states.items():
+            center, spread = train[rows].mean(0), train[rows].std() + 1e-6
             learner = LogisticRegression(max_iter=2000)
-            learner.fit((states["train"][chosen] - center) / spread, self.targets["train"][chosen])
-            found[way] = 100.0 * learner.score((states["test"] - center) / spread, self.targets["test"])
+            learner.fit((train[rows] - center) / spread, self.targets[0][rows])
+            found[way] = 100.0 * learner.score((test - center) / spread, self.targets[1])
         return found
 
 
@@ -177,21 +157,28 @@ def mean_states(encoder: Any, examples: Any) -> np.ndarray:
     with torch.inference_mode():
         for pairs in sorted_batches(order, [examples.lengths], 512, 4096):
             batch = Batch.of([examples.sequence(row) for _, row in pairs])
-            found[[row for _, row in pairs]] = mean_tokens(encoder(batch), batch).numpy()
+            found[[row for _, row in pairs]] = mean_tokens(encoder(batch), batch.layout).numpy()
     return found
 
 
-def finetuned(file: Any, name: str, source: Path, rows: int, seed: int) -> float:
-    """The score of a whole encoder fine-tuned on these rows, for 100 steps of 32."""
+def finetuned(file: Any, name: str, rows: np.ndarray, seed: int) -> float:
+    """The score of a whole encoder fine-tuned on these rows of the training file, for 100 steps of 32."""
+    import pyarrow.parquet
+
     import onepass
     from onepass.tasks import MethodChoice
     from onepass.training.evaluation import evaluate
 
-    task = file.tasks[name].model_copy(update={"train": source, "validation": source})
-    options = {"epochs": -(-100 * min(32, rows) // rows), "batch_size": min(32, rows), "encoder_rate": 5e-5}
-    options |= {"head_rate": 5e-4, "average": 0.0, "seed": seed, "evaluate_every": 1000.0}
-    chosen = {"tasks": {name: task}, "method": MethodChoice(name="single"), "train": options}
-    model = onepass.train(file.model_copy(update=chosen), progress=False)
+    batch = min(32, len(rows))
+    options = {"epochs": -(-100 * batch // len(rows)), "batch_size": batch, "encoder_rate": 5e-5, "head_rate": 5e-4}
+    options |= {"average": 0.0, "patience": 0, "seed": seed}
+    with tempfile.TemporaryDirectory() as place:
+        few = Path(place) / "rows.parquet"
+        pyarrow.parquet.write_table(pyarrow.parquet.read_table(file.tasks[name].train).take(rows), few)
+        # The few rows are also what the checkpoint is chosen on: there are no others.
+        task = file.tasks[name].model_copy(update={"train": few, "validation": few})
+        chosen = {"tasks": {name: task}, "method": MethodChoice(name="single"), "train": options}
+        model = onepass.train(file.model_copy(update=chosen), progress=False)
     return float(evaluate(model, file.model_copy(update={"tasks": {name: file.tasks[name]}}))["tasks"][name]["score"])
 
 
@@ -203,18 +190,6 @@ def options_of(way: str, seed: int) -> dict[str, Any]:
         "seed": seed,
         **{key: parse(value).value for key, _, value in (word.partition("=") for word in way.split())},
     }
-
-
-def read_table(path: Path) -> Any:
-    import pyarrow.parquet
-
-    return pyarrow.parquet.read_table(path)
-
-
-def write_table(table: Any, path: Path) -> None:
-    import pyarrow.parquet
-
-    pyarrow.parquet.write_table(table, path)
 
 
 def add(given: argparse.Namespace) -> None:

@@ -240,17 +240,7 @@ class Adding:
 
     def validation_logits(self) -> Any:
         """The task's logits on its validation rows, (R, C) or a list of (P, C)."""
-        model, examples = self.model, self.item.validation
-        model.eval()
-        logits: list[Any] = [None] * len(examples)
-        order = [(0, row) for row in range(len(examples))]
-        with torch.no_grad():
-            for pairs in sorted_batches(order, [self.validation.lengths], 512, BATCH_TOKENS):
-                rows = [row for _, row in pairs]
-                batch, asked, where, states = self.validation.ask(rows, [self.number])
-                for place, own in model.row_logits(batch, asked, where, lambda *_, found=states: found).items():
-                    logits[rows[place]] = own
-        return as_logits(logits, self.kind, self.item.task)
+        return cached_logits(self.model, self.number, self.validation)
 
     def evaluate(self, best: Best, epoch: int) -> None:
         """Score the validation rows, and keep the weights if they are the best so far."""
@@ -260,6 +250,20 @@ class Adding:
         if best.offer({name: result}, model, epoch):
             model.records[self.number]["scores"] = {"validation": result}
         log.info("%s, epoch %d: %.1f%s", name, epoch, result["score"], ", best so far" if not best.since else "")
+
+
+@torch.no_grad()
+def cached_logits(model: Model, number: int, texts: TextCache) -> Any:
+    """A task's logits on rows whose texts were read already, (R, C) or a list of (P, C)."""
+    model.eval()
+    logits: list[Any] = [None] * len(texts.examples)
+    order = [(0, row) for row in range(len(texts.examples))]
+    for pairs in sorted_batches(order, [texts.lengths], 512, BATCH_TOKENS):
+        rows = [row for _, row in pairs]
+        batch, asked, where, states = texts.ask(rows, [number])
+        for place, own in model.row_logits(batch, asked, where, lambda *_, found=states: found).items():
+            logits[rows[place]] = own
+    return as_logits(logits, model.kinds[number], model.tasks[number])
 
 
 @torch.no_grad()
