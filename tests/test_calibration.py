@@ -1,6 +1,7 @@
 """A task is calibrated and gets its thresholds when it is trained, added or trained anew; nothing is made up."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,7 @@ def test_a_trained_task_is_calibrated_on_its_validation_rows(model: Model):
 def test_too_few_rows_and_numbers_are_left_as_they_are_with_the_reason(model: Model):
     few, value = model.tasks[1].fitted["calibration"], model.tasks[2].fitted["calibration"]
     assert few == {"form": "none", "reason": "40 validation rows are too few, 50 are needed"}
-    assert value["form"] == "none" and "no probabilities" in value["reason"]
+    assert value["form"] == "none" and "no probability" in value["reason"]
     before, after = (model.records[1]["calibration"][key] for key in ("before", "after"))
     assert before == after and "calibration" not in model.records[2]
 
@@ -128,7 +129,7 @@ def test_a_threshold_can_be_changed_and_taken_away(model: Model):
     answer = model.predict("goal match", tasks=["topic"])["topic"]
     assert answer.label is None and answer.threshold == 0.999 and "thresholds" not in model.records[0]
     set_threshold(model, 0, None)
-    choose_thresholds(model, 0, np.zeros((0, 2)), np.zeros(0, int))
+    choose_thresholds(model, 0, np.zeros((0, 2)), SimpleNamespace(targets=np.zeros(0, int)))
     answer = model.predict("goal match", tasks=["topic"])["topic"]
     assert answer.label is not None and answer.threshold is None and "thresholds" not in model.tasks[0].fitted
 

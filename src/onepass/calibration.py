@@ -9,31 +9,31 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from onepass.heads import Kind, make_kind
 from onepass.heads.scaling import not_calibrated
 from onepass.tasks import Task
 
 if TYPE_CHECKING:
+    from onepass.data.examples import Examples
     from onepass.model import Model
 
 log = logging.getLogger(__name__)
 
 
-def settle(model: Model, number: int, logits: np.ndarray, targets: np.ndarray) -> None:
+def settle(model: Model, number: int, logits: Any, rows: Examples) -> None:
     """Calibrate one of a model's tasks on validation rows, and choose the thresholds that its options ask for."""
-    task, kind = model.tasks[number], model.kinds[number]
-    found = kind.calibrate(task, logits, targets) if len(logits) else not_calibrated("there are no validation rows")
+    task, kind, found = model.tasks[number], model.kinds[number], not_calibrated("there are no validation rows")
+    if len(logits):
+        found = kind.calibrate(task, logits, rows.targets, rows.readings)
     model.tasks[number] = task = _fitted(task, calibration=found)
-    model.records[number] |= trust(task, kind, logits, targets)
-    choose_thresholds(model, number, logits, targets)
+    model.records[number] |= trust(task, kind, logits, rows)
+    choose_thresholds(model, number, logits, rows)
 
 
-def choose_thresholds(model: Model, number: int, logits: np.ndarray, targets: np.ndarray) -> None:
+def choose_thresholds(model: Model, number: int, logits: Any, rows: Examples) -> None:
     """Choose the thresholds that a task's options ask for; where they ask for none, none are left."""
     task, kind, record = model.tasks[number], model.kinds[number], model.records[number]
-    found = kind.choose_thresholds(task, logits, targets)
+    found = kind.choose_thresholds(task, logits, rows.targets)
     model.tasks[number] = _fitted(task, thresholds=found.get("thresholds"))
     record.pop("thresholds", None)
     if found:
@@ -53,15 +53,12 @@ def set_threshold(model: Model, number: int, value: Any) -> None:
     model.records[number].pop("thresholds", None)
 
 
-def trust(task: Task, kind: Kind, logits: np.ndarray, targets: np.ndarray) -> dict[str, Any]:
-    """How far a task's probabilities are from what happens, as they came and calibrated; nothing without any.
-
-    >>> trust(Task(name="price", kind="regression", text="text", label="price"), Kind(), np.ones((2, 1)), np.ones(2))
-    {}
-    """
-    if not len(logits) or not (after := kind.reliability(task, logits, targets)):
+def trust(task: Task, kind: Kind, logits: Any, rows: Examples) -> dict[str, Any]:
+    """How far a task's probabilities are from what happens, as they came and calibrated; nothing without any."""
+    known = rows.targets, rows.readings
+    if not len(logits) or not (after := kind.reliability(task, logits, *known)):
         return {}
-    before = kind.reliability(_fitted(task, calibration=None), logits, targets)
+    before = kind.reliability(_fitted(task, calibration=None), logits, *known)
     return {"calibration": {"rows": len(logits), "before": before, "after": after}}
 
 

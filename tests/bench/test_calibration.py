@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,9 @@ def rows_of(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.fixture(scope="module")
 def row() -> dict[str, Any]:
     task = Task(name="tone", text="text", label="tone", labels=["a", "b", "c"], options={"threshold": 0.99})
-    splits = [rows_of(2000, 0), rows_of(4000, 1)]
-    found = make_kind(task).calibrate(task, *splits[0])
+    drawn = [rows_of(2000, 0), rows_of(4000, 1)]
+    found = make_kind(task).calibrate(task, *drawn[0])
+    splits = [(logits, SimpleNamespace(targets=targets, readings=None)) for logits, targets in drawn]
     row = _task_row(task.model_copy(update={"fitted": {"calibration": found}}), splits, 0.85)
     assert row is not None
     return {"task": "tone", **row}
@@ -55,7 +57,7 @@ def test_what_is_not_reachable_is_named_and_counts_in_no_mean(row: dict[str, Any
 
 def test_numbers_have_no_line():
     task = Task(name="price", kind="regression", text="text", label="price", fitted={"mean": 0.0, "spread": 1.0})
-    assert _task_row(task, [(np.zeros((3, 1)), np.zeros(3))] * 2, 0.9) is None
+    assert _task_row(task, [(np.zeros((3, 1)), SimpleNamespace(targets=np.zeros(3), readings=None))] * 2, 0.9) is None
 
 
 def test_a_suite_is_measured_with_a_model_of_it(model: Path):

@@ -1,5 +1,6 @@
 """Temperatures: they are found, they make probabilities honest, and they change no answer."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -117,8 +118,46 @@ def test_brier_and_loss_by_hand():
     assert found["nll"] == pytest.approx(-(np.log(0.7) + np.log(0.25)) / 2)
 
 
+def test_candidates_share_one_temperature():
+    generator = np.random.default_rng(0)
+    logits, targets = [], np.empty(1500, object)
+    for row in range(1500):
+        honest = generator.normal(0, 2, int(generator.integers(2, 6)))
+        right = generator.choice(len(honest), p=np.exp(honest) / np.exp(honest).sum())
+        targets[row] = (np.arange(len(honest)) == right).astype(np.float32)
+        logits.append((2.5 * honest[:, None]).astype(np.float32))
+    task = Task(name="ending", kind="choice", text="text", label="right", options={"choices": ["a", "b"]})
+    kind = make_kind(task)
+    after = calibrated(kind, task, logits, targets)  # type: ignore[arg-type]
+    assert after.fitted["calibration"]["temperature"] == pytest.approx(2.5, rel=0.15)
+    before, now = kind.reliability(task, logits, targets), kind.reliability(after, logits, targets)
+    assert now["ece"] < before["ece"] / 3 and now["brier"] < before["brier"] and now["nll"] < before["nll"]
+    readings = [SimpleNamespace(names=[str(n) for n in range(len(row))]) for row in logits]
+    answers = [kind.decode(each, logits, readings) for each in (task, after)]  # type: ignore[arg-type]
+    assert [answer.label for answer in answers[0]] == [answer.label for answer in answers[1]]
+    assert answers[0][0].score != answers[1][0].score
+
+
+def test_tags_are_calibrated_word_by_word():
+    task = task_of("tagging")
+    kind = make_kind(task)
+    logits, targets = drawn(3000, 3.0)
+    rows, wanted = np.split(logits, 600), np.empty(600, object)
+    wanted[:] = np.split(targets, 600)
+    marks = np.stack([np.arange(5), np.arange(1, 6)], -1)
+    readings: Any = [SimpleNamespace(numbers=np.arange(5), marks=marks, text="abcde")] * 600
+    found = kind.calibrate(task, rows, wanted, readings)
+    after = task.model_copy(update={"fitted": {"calibration": found}})
+    assert found["rows"] == 600 and scaling.temperatures(after) == pytest.approx([3.0] * 4, rel=0.2)
+    before, now = (kind.reliability(each, rows, wanted, readings) for each in (task, after))
+    assert now["ece"] < before["ece"] / 3
+    answers = [kind.decode(each, rows, readings) for each in (task, after)]
+    assert [answer.label for answer in answers[0]] == [answer.label for answer in answers[1]]
+    assert answers[0][0].score != answers[1][0].score
+
+
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf"), "warm", None, True])
-@pytest.mark.parametrize("name", ["classification", "multilabel"])
+@pytest.mark.parametrize("name", ["classification", "multilabel", "tagging"])
 def test_a_temperature_that_is_none_is_refused(name: str, value: Any):
     for fitted in ({"temperature": value}, {"temperatures": {"a": 1.0, "b": value}}):
         with pytest.raises(ConfigError, match=r"a temperature is .*a number above 0"):

@@ -31,14 +31,13 @@ def trust_of_suite(
     file = read_task_file(suite, overrides, checks=CHECKS, require=("train", "test"))
     trained = train(file, progress=False) if model is None else load_model(model)
     trained.to("cuda" if torch.cuda.is_available() else "cpu")
-    logits, targets = {}, {}
+    logits, examples = {}, {}
     for split in ("validation", "test"):
-        examples = {n: rows_of(trained, n, file.tasks[t.name], split) for n, t in _tasks(trained, file.tasks)}
-        logits[split] = all_logits(trained, examples)
-        targets[split] = {number: rows.targets for number, rows in examples.items()}
+        examples[split] = {n: rows_of(trained, n, file.tasks[t.name], split) for n, t in _tasks(trained, file.tasks)}
+        logits[split] = all_logits(trained, examples[split])
     rows = []
     for number, task in _tasks(trained, file.tasks):
-        if found := _task_row(task, [(logits[s][number], targets[s][number]) for s in ("validation", "test")], target):
+        if found := _task_row(task, [(logits[s][number], examples[s][number]) for s in ("validation", "test")], target):
             rows.append({"task": task.name, **found})
     if not rows:
         raise DataError(f"{suite}: no task has probabilities. Give a suite with labels.")
@@ -49,19 +48,19 @@ def _tasks(model: Any, wanted: Any) -> list[tuple[int, Any]]:
     return [(number, task) for number, task in enumerate(model.tasks) if task.name in wanted]
 
 
-def _task_row(task: Any, splits: Sequence[tuple[np.ndarray, np.ndarray]], target: float) -> dict[str, Any] | None:
+def _task_row(task: Any, splits: Sequence[tuple[Any, Any]], target: float) -> dict[str, Any] | None:
     """One task's line; None for a kind without probabilities."""
     from onepass.calibration import trust
     from onepass.heads import make_kind
 
     plain = task.model_copy(update={"options": {k: v for k, v in task.options.items() if k != "threshold"}})
     kind = make_kind(plain)
-    logits, targets = splits[1]
-    shown = trust(plain, kind, logits, targets).get("calibration")
+    logits, rows = splits[1]
+    shown = trust(plain, kind, logits, rows).get("calibration")
     if shown is None:
         return None
     raw = plain.model_copy(update={"fitted": {k: v for k, v in task.fitted.items() if k != "calibration"}})
-    labels = [[answer.label for answer in kind.decode(each, logits)] for each in (raw, plain)]
+    labels = [[answer.label for answer in kind.decode(each, logits, rows.readings)] for each in (raw, plain)]
     return {
         "labels": len(task.labels),
         "rows": len(logits),
@@ -75,15 +74,17 @@ def _task_row(task: Any, splits: Sequence[tuple[np.ndarray, np.ndarray]], target
     }
 
 
-def _reached(task: Any, splits: Sequence[tuple[np.ndarray, np.ndarray]], rule: dict[str, Any]) -> dict[str, Any]:
+def _reached(task: Any, splits: Sequence[tuple[Any, Any]], rule: dict[str, Any]) -> dict[str, Any]:
     """What thresholds chosen on validation reach on test: over all answers, and in the mean over labels."""
-    from onepass.heads import make_kind
+    from onepass.heads import make_kind, options_of_kind
 
+    if "threshold" not in options_of_kind(task.kind):
+        return {"precision": None, "given": 0, "label_precision": None, "reachable": 0, "unreachable": {}}
     task = task.model_copy(update={"options": task.options | {"threshold": rule}})
     kind = make_kind(task)
-    chosen = kind.choose_thresholds(task, *splits[0])
+    chosen = kind.choose_thresholds(task, splits[0][0], splits[0][1].targets)
     task = task.model_copy(update={"fitted": task.fitted | {"thresholds": chosen["thresholds"]}})
-    mentions = kind.mentions(task, *splits[1])
+    mentions = kind.mentions(task, splits[1][0], splits[1][1].targets)
     given, right = (sum(pair[place] for pair in mentions.values()) for place in (0, 1))
     precisions = [100.0 * hits / count for count, hits in mentions.values() if count]
     unreached = {label: found["reason"] for label, found in chosen["reached"].items() if found["threshold"] is None}

@@ -231,15 +231,19 @@ class Kind:
     def check(self, task: Task) -> None:
         """Raise ConfigError if `task.fitted`, which may come from a file, cannot be used."""
 
-    def calibrate(self, task: Task, logits: np.ndarray, targets: np.ndarray) -> dict[str, Any]:
+    def calibrate(
+        self, task: Task, logits: Any, targets: np.ndarray, readings: Sequence[Reading] | None = None
+    ) -> dict[str, Any]:
         """What makes the probabilities mean what they say, for `task.fitted["calibration"]`.
 
         It changes no answer. The rows are ones that were not trained on. `form` is "none" where there is nothing to
         do or too little to go by, and `reason` says why.
         """
-        return {"form": "none", "reason": "answers of this kind have no probabilities to calibrate"}
+        return {"form": "none", "reason": "answers of this kind have no probability that a temperature could mend"}
 
-    def reliability(self, task: Task, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+    def reliability(
+        self, task: Task, logits: Any, targets: np.ndarray, readings: Sequence[Reading] | None = None
+    ) -> dict[str, float]:
         """How far the probabilities are from what happens: `ece` in percent, `brier`, `nll`; nothing without them."""
         return {}
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from onepass.data.examples import Ragged
 from onepass.data.items import Item, Reading
+from onepass.heads import scaling
 from onepass.heads.base import Kind, Row, blank, label_text, wrong_option
 from onepass.heads.cells import listed_cell, shown, whole_number
 from onepass.heads.points import choice_entropy, choice_loss, softmax
@@ -132,8 +133,8 @@ class Choice(Kind):
         assert readings is not None
         predictions = []
         for row, reading in zip(logits, readings, strict=True):
-            p = softmax(row)[:, 0]
-            best = int(p.argmax())
+            p = softmax(row / scaling.temperature(task, row.dtype))[:, 0]
+            best = int(row[:, 0].argmax())
             scores = dict(zip(reading.names, map(float, p), strict=True))
             predictions.append(Prediction(reading.names[best], float(p[best]), scores))
         return predictions
@@ -143,6 +144,47 @@ class Choice(Kind):
     ) -> dict[str, float]:
         answers = [int(row.argmax()) for row in logits]
         return {name: 100.0 * self.metrics[name](answers, targets) for name in self.metric_names(task)}
+
+    # --- trust --------------------------------------------------------------------------------------------------
+
+    def check(self, task: Task) -> None:
+        scaling.check_calibration(task)
+
+    def calibrate(
+        self, task: Task, logits: Any, targets: np.ndarray, readings: Sequence[Reading] | None = None
+    ) -> dict[str, Any]:
+        scores, right = _side_by_side(logits, -np.inf), _side_by_side(targets, 0.0) > 0
+
+        def losses(rows: np.ndarray, temperatures: np.ndarray) -> np.ndarray:
+            return _losses(scores[rows] / temperatures[:, None], right[rows])
+
+        rows = np.arange(len(logits))
+        return scaling.fit(losses, rows, np.zeros_like(rows), ("candidates",))
+
+    def reliability(
+        self, task: Task, logits: Any, targets: np.ndarray, readings: Sequence[Reading] | None = None
+    ) -> dict[str, float]:
+        scores, wanted = _side_by_side(logits, -np.inf), _side_by_side(targets, 0.0)
+        scaled = scores / scaling.temperature(task)
+        p, best = np.exp(scaling.log_softmax(scaled)), (np.arange(len(scores)), scores.argmax(-1))
+        return {
+            "ece": 100.0 * scaling.calibration_error(p[best], wanted[best] > 0),
+            "brier": float(((p - wanted) ** 2).sum(-1).mean()),
+            "nll": float(_losses(scaled, wanted > 0).mean()),
+        }
+
+
+def _side_by_side(rows: Any, filler: float) -> np.ndarray:
+    """One number for each candidate of each row, (R, P)."""
+    found = np.full((len(rows), max(map(len, rows))), filler)
+    for place, row in enumerate(rows):
+        found[place, : len(row)] = row.reshape(-1)
+    return found
+
+
+def _losses(logits: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Minus the logarithm of the probability of all right candidates together, (R,)."""
+    return np.asarray(-np.logaddexp.reduce(np.where(right, scaling.log_softmax(logits), -np.inf), -1))
 
 
 class _Texts(dict[str, Any]):

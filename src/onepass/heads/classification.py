@@ -247,22 +247,15 @@ class Classification(Kind):
         scaling.check_calibration(task)
         check_thresholds(task)
 
-    def calibrate(self, task: Task, logits: np.ndarray, targets: np.ndarray) -> dict[str, Any]:
-        def losses(rows: np.ndarray, temperatures: np.ndarray) -> np.ndarray:
-            log_p = scaling.log_softmax(logits[rows] / temperatures[:, None])
-            return -log_p[np.arange(len(rows)), targets[rows]]
+    def calibrate(
+        self, task: Task, logits: Any, targets: np.ndarray, readings: Sequence[Reading] | None = None
+    ) -> dict[str, Any]:
+        return scaling.fit_labels(logits, targets, np.arange(len(logits)), task.labels)
 
-        return scaling.fit(losses, np.arange(len(logits)), logits.argmax(-1), task.labels)
-
-    def reliability(self, task: Task, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
-        log_p = self.log_probabilities(task, logits)
-        p, best, rows = np.exp(log_p), logits.argmax(-1), np.arange(len(logits))
-        wanted = np.arange(logits.shape[-1]) == targets[:, None]
-        return {
-            "ece": 100.0 * scaling.calibration_error(p[rows, best], best == targets),
-            "brier": float(((p - wanted) ** 2).sum(-1).mean()),
-            "nll": float(-log_p[rows, targets].mean()),
-        }
+    def reliability(
+        self, task: Task, logits: Any, targets: np.ndarray, readings: Sequence[Reading] | None = None
+    ) -> dict[str, float]:
+        return scaling.label_reliability(self.log_probabilities(task, logits), targets)
 
     def choose_thresholds(self, task: Task, logits: np.ndarray, targets: np.ndarray) -> dict[str, Any]:
         rule = self.threshold

@@ -223,7 +223,9 @@ class Multilabel(Kind):
         scaling.check_calibration(task)
         check_thresholds(task)
 
-    def calibrate(self, task: Task, logits: np.ndarray, targets: np.ndarray) -> dict[str, Any]:
+    def calibrate(
+        self, task: Task, logits: Any, targets: np.ndarray, readings: Sequence[Reading] | None = None
+    ) -> dict[str, Any]:
         rows, labels = map(np.ravel, np.indices(logits.shape))
         signed = np.ravel(np.where(targets > 0, logits, -logits))  # -log sigmoid of it is the loss
 
@@ -232,7 +234,9 @@ class Multilabel(Kind):
 
         return scaling.fit(losses, rows, labels, task.labels)
 
-    def reliability(self, task: Task, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+    def reliability(
+        self, task: Task, logits: Any, targets: np.ndarray, readings: Sequence[Reading] | None = None
+    ) -> dict[str, float]:
         """Over all (row, label) pairs."""
         p = self.probabilities(task, logits)
         scaled = logits / scaling.temperatures(task, logits.dtype)

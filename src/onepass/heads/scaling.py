@@ -36,6 +36,11 @@ def temperatures(task: Task, dtype: Any = float) -> np.ndarray:
     return np.full(len(task.labels), known.get("temperature", 1.0), dtype)
 
 
+def temperature(task: Task, dtype: Any = float) -> np.ndarray:
+    """What all logits are divided by, for kinds without labels; 1 where the task was not calibrated."""
+    return np.asarray(task.fitted.get("calibration", {}).get("temperature", 1.0), dtype)
+
+
 def check_calibration(task: Task) -> None:
     """Raise if what a task folder says about temperatures cannot be used."""
     known = task.fitted.get("calibration", {})
@@ -69,6 +74,8 @@ def fit(losses: Losses, rows: np.ndarray, groups: np.ndarray, labels: Sequence[s
         "temperature": lambda items: np.full(len(labels), _one(losses, items)),
         "temperatures": lambda items: _each(losses, items, groups, len(labels)),
     }
+    if len(labels) < 2:
+        del forms["temperatures"]
     held_out = dict.fromkeys(forms, 0.0)
     for fold in range(FOLDS):
         learned, left = np.flatnonzero((folds != fold) & (folds >= 0)), np.flatnonzero(folds == fold)
@@ -82,6 +89,29 @@ def fit(losses: Losses, rows: np.ndarray, groups: np.ndarray, labels: Sequence[s
     if form == "temperatures":
         values = dict(zip(labels, map(float, found), strict=True))
     return {"form": form, form: values, "rows": count}
+
+
+def fit_labels(logits: np.ndarray, targets: np.ndarray, rows: np.ndarray, labels: Sequence[str]) -> dict[str, Any]:
+    """`fit` for items that have one of the labels each: logits (I, C), targets (I,)."""
+
+    def losses(items: np.ndarray, temperatures: np.ndarray) -> np.ndarray:
+        log_p = log_softmax(logits[items] / temperatures[:, None])
+        return -log_p[np.arange(len(items)), targets[items]]
+
+    return fit(losses, rows, logits.argmax(-1), labels)
+
+
+def label_reliability(log_p: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+    """How far (I, C) probabilities, as logarithms, are from the labels (I,) that there were."""
+    if not len(log_p):
+        return {}
+    p, best, items = np.exp(log_p), log_p.argmax(-1), np.arange(len(log_p))
+    wanted = np.arange(log_p.shape[-1]) == targets[:, None]
+    return {
+        "ece": 100.0 * calibration_error(p[items, best], best == targets),
+        "brier": float(((p - wanted) ** 2).sum(-1).mean()),
+        "nll": float(-log_p[items, targets].mean()),
+    }
 
 
 def _one(losses: Losses, items: np.ndarray, around: float = 1.0, pull: float = 1.0) -> float:

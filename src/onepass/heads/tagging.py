@@ -12,6 +12,7 @@ import numpy as np
 
 from onepass.data.examples import Ragged
 from onepass.data.items import Item, Reading
+from onepass.heads import scaling
 from onepass.heads.base import Kind, Row, blank, checked_windows, label_text
 from onepass.heads.cells import listed_cell
 from onepass.prediction import Prediction, Span
@@ -186,8 +187,7 @@ class Tagging(Kind):
         for row, reading in zip(logits, readings, strict=True):
             sure = np.ones(len(reading.marks))
             if len(row):
-                exp = np.exp(row - row.max(-1, keepdims=True))
-                sure[reading.numbers] = (exp / exp.sum(-1, keepdims=True)).max(-1)
+                sure[reading.numbers] = np.exp(self.log_probabilities(task, row)).max(-1)
             spans = []
             for label, first, end in spans_of(self.row_tags(task, row, reading)):
                 start, stop = int(reading.marks[first, 0]), int(reading.marks[end - 1, 1])
@@ -196,6 +196,10 @@ class Tagging(Kind):
             score = min([span.score for span in spans] or [float(sure.min(initial=1.0))])
             predictions.append(Prediction([[span.text, span.label] for span in spans], score, spans=tuple(spans)))
         return predictions
+
+    def log_probabilities(self, task: Task, logits: np.ndarray) -> np.ndarray:
+        """Of the tags of words (P, C), calibrated; the likeliest tag of a word stays the likeliest."""
+        return scaling.log_softmax(logits / scaling.temperatures(task, logits.dtype)[logits.argmax(-1), None])
 
     def cells(self, task: Task) -> dict[str, Any]:
         span = asdict(Span("label", 0, 1, "text", 1.0))
@@ -215,3 +219,21 @@ class Tagging(Kind):
         answers = [self.row_tags(task, row, reading) for row, reading in zip(logits, readings, strict=True)]
         wanted = [[task.labels[tag] for tag in target] for target in targets]
         return {name: 100.0 * self.metrics[name](answers, wanted) for name in self.metric_names(task)}
+
+    # --- trust: of the words that are read ------------------------------------------------------------------------
+
+    def check(self, task: Task) -> None:
+        scaling.check_calibration(task)
+
+    def calibrate(
+        self, task: Task, logits: Any, targets: np.ndarray, readings: Sequence[Reading] | None = None
+    ) -> dict[str, Any]:
+        rows = np.repeat(np.arange(len(logits)), [len(row) for row in logits])
+        wanted = np.concatenate(self.scale_targets(task, targets, readings))
+        return scaling.fit_labels(np.concatenate(logits), wanted, rows, task.labels)
+
+    def reliability(
+        self, task: Task, logits: Any, targets: np.ndarray, readings: Sequence[Reading] | None = None
+    ) -> dict[str, float]:
+        wanted = np.concatenate(self.scale_targets(task, targets, readings))
+        return scaling.label_reliability(self.log_probabilities(task, np.concatenate(logits)), wanted)

@@ -133,7 +133,7 @@ def train_task(model: Model, item: TaskSet, options: AddOptions, progress: bool 
                 parameter.requires_grad_(id(parameter) not in before)
             adding = Adding(model, item, options, progress)
             adding.run()
-            settle(model, number, adding.validation_logits(), item.validation.targets)
+            settle(model, number, adding.validation_logits(), item.validation)
     except BaseException:
         if len(model.tasks) > number:
             model.discard(number)

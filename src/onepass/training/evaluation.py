@@ -113,7 +113,7 @@ def evaluate(
         result = scores_of(model, number, logits, examples[number])
         metric = tasks[task.name].metric or result["metric"]
         result |= {"metric": metric, "score": result[metric], "split": used[task.name]}
-        result |= trust(task, kind, logits, targets)
+        result |= trust(task, kind, logits, examples[number])
         if shown := kind.given(task, logits, targets):
             result["thresholds"] = shown
         results[task.name] = result

@@ -203,7 +203,7 @@ class Trainer:
             self.model.records[number] |= {"rows": rows, "data": fingerprint(item.train)}
         # In full precision, as the model will answer.
         for number, logits in all_logits(self.model, {n: item.validation for n, item in enumerate(self.sets)}).items():
-            settle(self.model, number, logits, self.sets[number].validation.targets)
+            settle(self.model, number, logits, self.sets[number].validation)
         for seen in self.used.seen if self.accelerator.num_processes > 1 else []:  # each process has its own rows
             mine = torch.from_numpy(seen.astype(np.float32)).to(self.accelerator.device)
             seen[:] = self.accelerator.reduce(mine, "sum").cpu().numpy() > 0

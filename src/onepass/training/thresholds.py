@@ -28,7 +28,7 @@ def set_thresholds(model: Model, names: Sequence[str] | None, value: Any, data: 
         set_threshold(model, number, value)
         model.records[number]["version"] = model.records[number].get("version", 1) + 1
     for number, logits in (all_logits(model, rows) if rows else {}).items():
-        choose_thresholds(model, number, logits, rows[number].targets)
+        choose_thresholds(model, number, logits, rows[number])
     return numbers
 
 
