@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -113,3 +115,7 @@ def _means(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
             "unreachable": [row["task"] for row in rows if not row[per]["reachable"]],
         }
     return found
+
+
+if __name__ == "__main__":  # python -m onepass.bench.calibration TASKS.YAML [KEY=VALUE]..., where there is no typer
+    sys.stdout.write(json.dumps(trust_of_suite(sys.argv[1], overrides=sys.argv[2:])) + "\n")
