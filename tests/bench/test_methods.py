@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from onepass.bench.accuracy import Run, plan, read_lines, read_suite, run_all, run_once, summarise
+from onepass.bench.accuracy import Run, one_recipe, plan, read_lines, read_suite, run_all, run_once, summarise
 from onepass.bench.methods import compare, cost_and_time
 from onepass.bench.subsets import leave_one_out, task_scaling
 from onepass.cli.app import app
@@ -28,7 +28,7 @@ def test_cost_and_time_of_a_method_are_those_of_the_suites_tasks(suite: Path) ->
 
 def test_the_table_has_accuracy_and_cost_of_every_method_from_runs_that_are_done(suite: Path, tmp_path: Path) -> None:
     output = tmp_path / "lines.jsonl"
-    runs = plan(str(suite), ["mtdnn", "single"], 2, [])
+    runs = plan(str(suite), ["mtdnn", "single"], 2, ["train.teachers=0"])
     output.write_text("".join(line(run, topic=80.0 + run.seed, tone=60.0, same=70.0) for run in runs))
     found = compare(str(suite), ["mtdnn", "single"], seeds=2, output=output, tokens=16)
     assert (found["done"], found["planned"]) == (4, 4)
@@ -36,6 +36,11 @@ def test_the_table_has_accuracy_and_cost_of_every_method_from_runs_that_are_done
     assert row["mean"] == pytest.approx(70 + 1 / 6)
     assert {"std", "passes", "parameters", "parameters_per_task", "multiplications", "ratio", "time"} <= row.keys()
     assert row["difference"] == 0.0
+
+
+def test_no_method_has_teachers_unless_all_may_have_them(suite: Path) -> None:
+    assert one_recipe(str(suite), ["train.epochs=2"]) == ["train.epochs=2", "train.teachers=0"]
+    assert one_recipe(str(suite), ["train.teachers=2"]) == ["train.teachers=2"]
 
 
 def test_without_seeds_nothing_is_trained_and_the_cost_remains(suite: Path, tmp_path: Path) -> None:
@@ -112,7 +117,7 @@ def test_leaving_a_task_out_says_what_it_gave_the_others(suite: Path, tmp_path: 
 
 def test_the_command_prints_one_row_a_method(suite: Path, tmp_path: Path) -> None:
     output = tmp_path / "lines.jsonl"
-    runs = plan(str(suite), ["mtdnn", "frozen"], 1, [])
+    runs = plan(str(suite), ["mtdnn", "frozen"], 1, ["train.teachers=0"])
     output.write_text("".join(line(run, topic=80.0, tone=60.0, same=70.0) for run in runs))
     arguments = ["bench", "methods", "--suite", str(suite), "--methods", "mtdnn frozen", "--seeds", "1"]
     result = CliRunner().invoke(app, [*arguments, "--tokens", "16", "-o", str(output), "--json"])

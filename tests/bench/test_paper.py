@@ -14,6 +14,7 @@ from onepass.cli.app import app
 from onepass.encoder.loading import load_encoder
 from onepass.errors import ConfigError
 
+RECIPE = ("train.teachers=0",)  # what is added unless someone asks for teachers
 CONFIGS = sorted((Path(__file__).parents[2] / "configs" / "papers").glob("*.yaml"))
 
 
@@ -75,7 +76,7 @@ def test_the_papers_figures_stand_beside_ours(suite: Path, tmp_path: Path) -> No
     output = tmp_path / "lines.jsonl"
     for seed in (0, 1):
         for row, gain in zip(table.rows[:2], (0.0, 3.0), strict=True):
-            run = make_run(table, row, str(suite), seed, ())
+            run = make_run(table, row, str(suite), seed, RECIPE)
             scores = {"topic": 70.0 + gain + seed, "tone": 50.0, "same": 60.0}
             with output.open("a") as file:
                 file.write(line(run, tasks=scores))
@@ -102,12 +103,12 @@ def test_the_suite_may_come_from_the_environment(suite: Path, tmp_path: Path, mo
 
 
 def test_the_published_recipe_is_used_only_when_asked_for(suite: Path, tmp_path: Path, encoder: Path) -> None:
-    published = {"encoder": str(encoder), "train": {"epochs": 40, "encoder_rate": 1e-05}}
-    table = read_table(write(tmp_path / "table.yaml", published=published, rows=[{"name": "x", "method": "mtdnn"}]))
+    recipe = {"encoder": str(encoder), "train": {"epochs": 40, "encoder_rate": 1e-05}}
+    table = read_table(write(tmp_path / "table.yaml", published=recipe, rows=[{"name": "x", "method": "mtdnn"}]))
     output = tmp_path / "lines.jsonl"
-    overrides = (f"encoder={encoder}", "train.epochs=40", "train.encoder_rate=1e-05")
-    run = Run(str(suite), "mtdnn", 0, overrides)
-    output.write_text(line(run, tasks={"topic": 1.0}) + line(Run(str(suite), "mtdnn", 0), tasks={"topic": 2.0}))
+    overrides = (f"encoder={encoder}", "train.epochs=40", "train.encoder_rate=1e-05", *RECIPE)
+    published, own = Run(str(suite), "mtdnn", 0, overrides), Run(str(suite), "mtdnn", 0, RECIPE)
+    output.write_text(line(published, tasks={"topic": 1.0}) + line(own, tasks={"topic": 2.0}))
     for asked, score in ((True, 1.0), (False, 2.0)):
         found = repeat(table, str(suite), seeds=1, as_published=asked, output=output)
         assert found["rows"][0]["figures"]["average"]["ours"] == score
@@ -116,7 +117,7 @@ def test_the_published_recipe_is_used_only_when_asked_for(suite: Path, tmp_path:
 def test_tasks_left_out_of_some_rows_are_left_out_of_all_averages(suite: Path, tmp_path: Path) -> None:
     rows = [{"name": "few", "method": "mtdnn", "without": ["cola"]}, {"name": "all", "method": "mtdnn"}]
     table = read_table(write(tmp_path / "table.yaml", rows=rows, groups={"small": ["topic"]}))
-    few, every = (make_run(table, row, str(suite), 0, ()) for row in table.rows)
+    few, every = (make_run(table, row, str(suite), 0, RECIPE) for row in table.rows)
     assert few.tasks == ("topic", "tone")  # a suite without CoLA leaves out its last task
     output = tmp_path / "lines.jsonl"
     output.write_text(

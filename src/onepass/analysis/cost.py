@@ -18,7 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 from onepass.encoder.batch import Batch, Layout
 from onepass.encoder.encoder import Encoder
 from onepass.encoder.tokenizer import Tokenizer
-from onepass.methods import make_method
+from onepass.methods import make_method, settle_method
 from onepass.model import Model
 from onepass.tasks import MethodChoice, Task
 
@@ -48,8 +48,8 @@ def untrained_model(
     method: str, encoder: Encoder, tokenizer: Tokenizer, num_tasks: int, options: Mapping[str, Any] | None = None
 ) -> Model:
     """A model of two-label tasks, as it is after its training but for what it would have learned."""
-    chosen = dict(options or {})
-    model = Model(make_method(method, encoder, chosen), tokenizer, MethodChoice(name=method, options=chosen), "")
+    choice = settle_method(MethodChoice(name=method, options=dict(options or {})), num_tasks)
+    model = Model(make_method(choice.name, encoder, choice.options), tokenizer, choice, "")
     for number in range(num_tasks):
         model.add(Task(name=f"task-{number}", text=("text",), label="label", labels=("no", "yes")))
     for stage in model.method.stages():

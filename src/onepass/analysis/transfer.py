@@ -61,6 +61,7 @@ def learn_new_task(
     """
     model = copy.deepcopy(model)
     part = replace(item, train=share_of(item.train, way.share, options.seed))
+    options = options.sized(len(part.train))
     if way.share and way.learn == "own":
         add = AddOptions(
             start="fresh", like=way.like, epochs=options.epochs, batch_size=options.batch_size, seed=options.seed,

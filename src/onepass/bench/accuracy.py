@@ -220,6 +220,12 @@ def _scores(lines: Sequence[dict[str, Any]], method: str) -> np.ndarray:
     return np.array([[line["tasks"][task] for task in _tasks(lines)] for line in lines if line["method"] == method])
 
 
+def one_recipe(suite: str, overrides: Sequence[str]) -> list[str]:
+    """The overrides with what would differ between methods settled: no teachers, unless someone asked for some."""
+    given = read_suite(Run(suite, "mtdnn", 0, tuple(overrides))).train
+    return [*overrides] if {"teachers", "distill", "preset"} & given.keys() else [*overrides, "train.teachers=0"]
+
+
 def plan(suite: str, methods: Sequence[str], seeds: int, overrides: Sequence[str]) -> list[Run]:
     """The runs of a bench; seed by seed, so that a run cut short still compares all methods."""
     if not methods or seeds < 1:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onepass.analysis.spread import score_spread
-from onepass.bench.accuracy import Run, plan, read_suite, run_all, summarise
+from onepass.bench.accuracy import Run, one_recipe, plan, read_suite, run_all, summarise
 
 if TYPE_CHECKING:
     from onepass.model import Model
@@ -37,6 +37,7 @@ def compare(
     limit_s: float | None = None,
 ) -> dict[str, Any]:
     """The table's rows: those of `summarise`, with each method's cost and relative time; without seeds these alone."""
+    overrides = one_recipe(suite, overrides)
     runs = plan(suite, methods, max(seeds, 1), overrides)
     for run in runs[: len(methods)]:
         read_suite(run)  # all faults of the suite and of every method, before anything trains

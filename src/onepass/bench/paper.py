@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from onepass.analysis.spread import score_spread
-from onepass.bench.accuracy import Run, read_suite, run_all
+from onepass.bench.accuracy import Run, one_recipe, read_suite, run_all
 from onepass.bench.transfer import PROTOCOLS, TransferRun, new_tasks_of
 from onepass.errors import ConfigError, listed, unknown
 from onepass.plain_yaml import parse
@@ -135,6 +135,7 @@ def repeat(
     """The table's rows with the paper's figures and ours; `what` a figure is about differs between protocols."""
     if as_published:
         overrides = [*_published_overrides(table), *overrides]
+    overrides = one_recipe(suite, overrides)
     runs = {
         (row.name, seed): make_run(table, row, suite, seed, overrides, as_published)
         for seed in range(seeds)

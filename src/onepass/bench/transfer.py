@@ -173,14 +173,15 @@ def _base_model(run: TransferRun, file: TaskFile, folder: Path | None) -> tuple[
 def _untrained(file: TaskFile) -> Model:
     """A model without tasks."""
     from onepass.encoder.loading import load_encoder
-    from onepass.methods import make_method
+    from onepass.methods import make_method, settle_method
     from onepass.model import Model
     from onepass.training.options import train_options
 
     options = train_options(file.train)
     encoder, tokenizer = load_encoder(file.encoder, max_length=options.max_length)
-    method = make_method(file.method.name, encoder, file.method.options)
-    return Model(method, tokenizer, file.method, file.encoder, dropout=options.dropout)
+    choice = settle_method(file.method, len(file.tasks))
+    method = make_method(choice.name, encoder, choice.options)
+    return Model(method, tokenizer, choice, file.encoder, dropout=options.dropout)
 
 
 def _target_options(run: TransferRun, file: TaskFile) -> Any:

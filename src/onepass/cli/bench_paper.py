@@ -12,7 +12,7 @@ from onepass.cli.console import listen, percent, progress, show, table, write_js
 
 Suite = Annotated[str, typer.Option(help="A task file with test files.", metavar="TASKS.YAML", envvar="ONEPASS_SUITE")]
 
-SUMMARY = ("average", "deviation", "data_used")  # what is shown without --all, where a table is about tasks
+OTHER_FIGURES = ("deviation", "data_used")  # shown without --all where a paper has them too
 
 
 def paper(
@@ -46,10 +46,12 @@ def paper(
         return
     numbers = ("paper", "to first", "ours", "spread", "to first ")
     made = table("row", "figure", *numbers, numbers=numbers)
+    reported = {what for row in read.rows for what in row.paper}
+    summary = {"average", *read.groups, *(what for what in OTHER_FIGURES if what in reported)}
     first: dict[tuple[str, str], float] = {}
     for row in found["rows"]:
         for what, figure in row["figures"].items():
-            if not every and read.protocol == "train" and what not in (*SUMMARY, *read.groups):
+            if not every and read.protocol == "train" and what not in summary:
                 continue
             cells = [row["name"], what]
             for side in ("paper", "ours"):
