@@ -19,7 +19,8 @@ from onepass.model import Model
 from onepass.tasks import read_task_file
 from onepass.training import loop
 from onepass.training.average import RunningMean
-from onepass.training.loop import TaskLosses, Trainer
+from onepass.training.loop import Trainer
+from onepass.training.losses import TaskLosses
 from onepass.training.objective import Objective
 from onepass.training.optimizer import make_optimizer
 

@@ -22,7 +22,7 @@ def test_two_processes_train_one_working_model(news: Path, tmp_path: Path) -> No
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", f"--master_port={port}"]
     command += ["-m", "onepass", "train", str(news), "-o", str(tmp_path / "model")]
-    command += [*FAST, "epochs=10", "batch_size=4", "device=cpu"]
+    command += [*FAST, "epochs=10", "batch_size=4", "sampler=proportional", "device=cpu"]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr.count("The model is in") == 1  # one of the two speaks

@@ -55,7 +55,8 @@ def test_labels_numbers_and_pairs_are_trained_by_uncertainty_and_the_share_is_to
     assert used["updates"] == 2 * 68
     assert 0.2 < used["share"] < 1.0
     assert set(used["tasks"]) == {"topic", "tone", "same"} and used["tasks"]["tone"] > 0
-    assert loop.train(news, progress=False).training_record["rows_used"]["share"] == 1.0
+    everything = loop.train(news, overrides=["sampler=proportional"], progress=False)
+    assert everything.training_record["rows_used"]["share"] == 1.0
 
 
 def test_uncertainty_goes_with_teachers_warm_ups_and_other_methods(news: Path):

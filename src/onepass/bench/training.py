@@ -51,7 +51,8 @@ def _trainer(method: str, num_tasks: int, source: str, generator: Any) -> Any:
     from onepass.model import Model
     from onepass.tasks import MethodChoice, Task
     from onepass.training.average import RunningMean
-    from onepass.training.loop import TaskLosses, Trainer
+    from onepass.training.loop import Trainer
+    from onepass.training.losses import TaskLosses
     from onepass.training.objective import Objective
     from onepass.training.optimizer import make_optimizer
     from onepass.training.options import TrainOptions

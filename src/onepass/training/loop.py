@@ -20,7 +20,7 @@ import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs
 from accelerate.state import AcceleratorState
 from accelerate.utils import set_seed
-from torch import Tensor, nn
+from torch import nn
 from tqdm import tqdm
 
 from onepass.calibration import settle
@@ -39,7 +39,9 @@ from onepass.training.cache import MOST_IN_MEMORY, TextCache
 from onepass.training.checkpoint import Checkpoints, StageState, training_key
 from onepass.training.distillation import Teaching, teach
 from onepass.training.evaluation import all_logits, average, score_tasks
+from onepass.training.findings import findings_of
 from onepass.training.finetuning import JointFolder, copies_of, joint_record, second_stage
+from onepass.training.losses import TaskLosses
 from onepass.training.objective import Objective
 from onepass.training.optimizer import make_optimizer, rate_at, set_rates
 from onepass.training.options import TrainOptions, check_train, sampler_of, train_options
@@ -52,7 +54,6 @@ from onepass.where import pack
 log = logging.getLogger(__name__)
 CHECKS = (check_method, check_kinds, check_served, check_train)
 MOST_SKIPPED_IN_A_ROW = 3
-FINDING_ROWS = 64  # of each task, for what a method tells of them
 
 
 def train(
@@ -204,17 +205,14 @@ class Trainer:
         # In full precision, as the model will answer.
         for number, logits in all_logits(self.model, {n: item.validation for n, item in enumerate(self.sets)}).items():
             settle(self.model, number, logits, self.sets[number].validation)
-        for seen in self.used.seen if self.accelerator.num_processes > 1 else []:  # each process has its own rows
-            mine = torch.from_numpy(seen.astype(np.float32)).to(self.accelerator.device)
-            seen[:] = self.accelerator.reduce(mine, "sum").cpu().numpy() > 0
-        self.used.updates *= self.accelerator.num_processes
+        self.used.gather(self.accelerator)
         self.model.training_record = {
             "options": asdict(self.options),
             "seconds": round(time.perf_counter() - start, 1),
             "tokens_per_s": round(self.tokens_per_s),
             "skipped_steps": self.skipped,
             "alarms": find_alarms(self.model, self.sets, self.options),
-            "findings": self.findings(),
+            "findings": findings_of(self.model, self.sets),
             "rows_used": self.used.report(self.model.names),
             "history": self.history,
         }
@@ -405,16 +403,6 @@ class Trainer:
             if ended:
                 log.info("no longer better, own weights fixed: %s", ", ".join(names[task] for task in ended))
 
-    def findings(self) -> dict[str, Any]:
-        """What the method tells of its tasks, by name, from some of their validation rows."""
-        batches = []
-        for task, item in enumerate(self.sets):
-            rows = range(min(len(item.validation), FINDING_ROWS))
-            if len(rows):
-                batch, asked, _ = pack([(task, item.validation, row) for row in rows])
-                batches.append((batch.to(self.accelerator.device), asked))
-        return {self.model.names[task]: found for task, found in self.model.method.findings(batches).items()}
-
     def diverged(self, rows: list[tuple[int, int]]) -> TrainingError:
         where = ", ".join(f"{self.sets[t].task.name} row {self.sets[t].train.rows[r]}" for t, r in rows[:8])
         return TrainingError(
@@ -426,20 +414,3 @@ class Trainer:
 
 def _device(options: TrainOptions) -> str:
     return "cpu" if options.device == "cpu" or not torch.cuda.is_available() else "cuda"
-
-
-class TaskLosses:
-    """Running mean losses by task, kept on the device so that no step waits for them."""
-
-    def __init__(self, num_tasks: int, device: torch.device):
-        self.sums = torch.zeros(2, num_tasks, device=device)  # losses, rows
-
-    def add(self, tasks: Sequence[int], losses: Tensor) -> None:
-        where = torch.tensor(tasks).to(losses.device, non_blocking=True)
-        self.sums.index_add_(1, where, torch.stack([losses.float(), torch.ones_like(losses, dtype=torch.float)]))
-
-    def take(self) -> dict[int, float]:
-        """The means since the last call, of tasks that had rows."""
-        sums, rows = self.sums.tolist()
-        self.sums.zero_()
-        return {task: sums[task] / rows[task] for task in range(len(rows)) if rows[task]}

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from accelerate import Accelerator
 from numpy.typing import NDArray
 
 from onepass.data.samplers import Sampler
@@ -111,6 +112,13 @@ class UsedRows:
         for task, row in rows:
             self.seen[task][row] = True
         self.updates += len(rows)
+
+    def gather(self, accelerator: Accelerator) -> None:
+        """Put together what several processes used, each of which took its turns."""
+        self.updates *= accelerator.num_processes
+        for seen in self.seen if accelerator.num_processes > 1 else []:
+            mine = torch.from_numpy(seen.astype(np.float32)).to(accelerator.device)
+            seen[:] = accelerator.reduce(mine, "sum").cpu().numpy() > 0
 
     def report(self, names: Sequence[str]) -> dict[str, Any]:
         """The share of all rows that were used, by task too, and how many rows all steps had together."""
