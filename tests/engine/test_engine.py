@@ -127,7 +127,7 @@ def test_an_answer_does_not_depend_on_the_other_tasks_asked(engine: Engine, text
 
 def test_many_texts_are_computed_in_parts(engine: Engine, monkeypatch: pytest.MonkeyPatch):
     whole = engine.label(TEXTS)
-    monkeypatch.setattr("onepass.engine.engine.MOST_NUMBERS", 2 * 5 * 32)  # two texts at a time
+    monkeypatch.setattr("onepass.engine.core.MOST_NUMBERS", 2 * 5 * 32)  # two texts at a time
     assert largest_difference(whole, engine.label(TEXTS)) < 1e-6
 
 

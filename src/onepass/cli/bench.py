@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from onepass.cli.bench_calibration import calibration
+from onepass.cli.bench_engine import cost, startup, throughput
 from onepass.cli.bench_methods import affinity, methods, scaling, tasks
 from onepass.cli.bench_paper import paper
 from onepass.cli.bench_serve import serve
@@ -95,5 +96,7 @@ def training(
         show(f"Peak memory of training on {suite}: {found['memory']['peak_mb']:.0f} MB")
 
 
-for command in (accuracy, methods, paper, scaling, affinity, tasks, transfer, calibration, training, serve):
+for command in (
+    accuracy, methods, paper, scaling, affinity, tasks, transfer, calibration, training, serve, cost, throughput, startup
+):  # fmt: skip
     bench.command()(guarded(command))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -16,12 +15,12 @@ from onepass.atomic import MANIFEST, read_json
 from onepass.contents import find_folder, model_files, read_config, task_of, task_order
 from onepass.encoder.config import EncoderConfig
 from onepass.encoder.tokenizer import Tokenizer
-from onepass.engine.graph import FAR, EncoderGraph
-from onepass.engine.plan import STEP, batches
+from onepass.engine.core import Core
+from onepass.engine.graph import EncoderGraph
 from onepass.engine.pooling import Pooling
 from onepass.engine.ranges import Bounds, from_weights
 from onepass.engine.reading import Reading
-from onepass.engine.runner import KEPT, Runner
+from onepass.engine.runner import Runner
 from onepass.engine.weights import read_weights
 from onepass.errors import EncoderError, FolderError, unknown
 from onepass.heads import Kind, make_kind
@@ -33,8 +32,6 @@ log = logging.getLogger(__name__)
 FORMAT = 1
 RUNNERS: dict[str, type[Runner]] = {"readers": Reading, "pooling": Pooling}
 """What an engine can do, by the names that methods use in their recipes"""
-MOST_NUMBERS = 2**24
-"""Of the vectors of one call that are kept at a time: 64 MB"""
 
 
 class Engine(Asking):
@@ -60,85 +57,38 @@ class Engine(Asking):
         self.tasks: list[Task] = []
         self.kinds: list[Kind] = []
         self.records: list[dict[str, Any]] = []
-        self._own = []
+        own = []
         try:
             for name in task_order(path, files):
                 task, known = task_of(path / "tasks" / name)
                 self.tasks.append(task)
                 self.records.append(known)
                 self.kinds.append(make_kind(task))
-                self._own.append(read_weights(path / "tasks" / name / "weights.safetensors"))
+                own.append(read_weights(path / "tasks" / name / "weights.safetensors"))
             encoder = EncoderGraph(
                 EncoderConfig.from_dict(config["encoder"]["config"]),
                 read_weights(path / "encoder.safetensors"),
                 bounds or {},
             )
             shared = read_weights(path / "method.safetensors") if "method.safetensors" in files else {}
-            self._runner = _runner_of(recipe)(encoder, recipe["method"], shared, self._own, threads)
+            runner = _runner_of(recipe)(encoder, recipe["method"], shared, own, threads)
         except KeyError as error:
             raise FolderError(f"{path} is no model this version can read: it does not say {error}.") from error
         except (EncoderError, TypeError, ValueError) as error:
             raise FolderError(f"{path} is no model this version can read: {error}") from error
         self.precision = "int8" if bounds else "fp32"
-        self._heads = lru_cache(KEPT)(self._stacked_heads)
+        self._core = Core(runner)
         self._lock = Lock()
 
     def logits_of(
         self, encoded: Sequence[Pieces], asked: Sequence[int], ranges: Ranges = NO_RANGES
     ) -> list[np.ndarray]:
-        tasks = tuple(asked)
-        most = max(1, MOST_NUMBERS // (len(tasks) * self._runner.encoder.config.width))
         with self._lock:
-            parts = [self._logits(encoded[start : start + most], tasks) for start in range(0, len(encoded), most)]
-        return [np.concatenate(values) for values in zip(*parts, strict=True)]
+            return self._core.logits(encoded, asked)
 
     def watch(self, encoded: Sequence[Pieces]) -> Iterator[Bounds]:
         """What goes into each linear layer, text by text, with all tasks asked."""
-        find, asked = self._runner.watch(), tuple(range(len(self.tasks)))
-        for one in encoded:
-            ids, types = (np.array([part], np.int32) for part in (one.ids, one.types))
-            yield find(ids, types, np.zeros((1, 1, 1, len(one)), np.float32), asked)
-
-    def _logits(self, encoded: Sequence[Pieces], asked: tuple[int, ...]) -> list[np.ndarray]:
-        vectors: np.ndarray | None = None  # (K, B, H)
-        for rows in batches([len(one) for one in encoded]):
-            found = self._runner.vectors(*self._side_by_side([encoded[row] for row in rows]), asked)
-            if vectors is None:
-                vectors = np.empty((found.shape[0], len(encoded), found.shape[2]), np.float32)
-            vectors[:, rows] = found
-        assert vectors is not None  # there is at least one text
-        vectors = self._runner.pooled(vectors, asked)
-        logits: list[np.ndarray] = [np.empty(0)] * len(asked)
-        for members, weight, bias in self._heads(asked):
-            chosen = vectors if len(vectors) == 1 or len(members) == len(asked) else vectors[members]
-            for place, values in zip(members, chosen @ weight + bias, strict=True):
-                logits[place] = values
-        return logits
-
-    def _side_by_side(self, encoded: Sequence[Pieces]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Word pieces and types (G, M), padded, and the mask (G, 1, 1, M)."""
-        longest = min(-(-max(map(len, encoded)) // STEP) * STEP, self._runner.encoder.config.capacity)
-        ids, types = (np.zeros((len(encoded), longest), np.int32) for _ in range(2))
-        mask = np.full((len(encoded), 1, 1, longest), FAR, np.float32)
-        for row, one in enumerate(encoded):
-            ids[row, : len(one)] = one.ids
-            types[row, : len(one)] = one.types
-            mask[row, ..., : len(one)] = 0
-        return ids, types, mask
-
-    def _stacked_heads(self, asked: tuple[int, ...]) -> list[tuple[list[int], np.ndarray, np.ndarray]]:
-        """The heads of equally many outputs side by side: places in `asked`, weights (k, H, C), biases (k, 1, C)."""
-        groups: dict[int, list[int]] = {}
-        for place, task in enumerate(asked):
-            groups.setdefault(len(self._own[task]["head.bias"]), []).append(place)
-        return [
-            (
-                places,
-                np.stack([self._own[asked[place]]["head.weight"].T for place in places]),
-                np.stack([self._own[asked[place]]["head.bias"][None] for place in places]),
-            )
-            for places in groups.values()
-        ]
+        return self._core.watch(encoded)
 
 
 def _recipe(folder: Path, files: Sequence[str]) -> dict[str, Any]:

@@ -128,7 +128,7 @@ class EncoderGraph:
         self.watched[place] = x
         weight = self.weights[f"{name}.weight"][rows]
         if place in self.ranges:
-            x = _eight_bit_product(x, weight, self.ranges[place])
+            x = eight_bit_product(x, weight, self.ranges[place])
         else:
             x = opset13.matmul(x, constant(weight), False, True)
         return opset13.add(x, constant(self.weights[f"{name}.bias"][rows])) if f"{name}.bias" in self.weights else x
@@ -241,7 +241,7 @@ def _buckets(distance: np.ndarray, config: EncoderConfig) -> np.ndarray:
     return np.asarray(np.where(far < exact, far, logarithmic) + half * (distance > 0))
 
 
-def _eight_bit_product(x: Node, weight: np.ndarray, seen: Range) -> Node:
+def eight_bit_product(x: Node, weight: np.ndarray, seen: Range) -> Node:
     """W x with both sides as whole numbers of 8 bits: 256 steps for x, and for each output of the weights.
 
     A few columns of x are far larger than the rest, and would leave it few steps: these stay as they are, and their

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,11 @@ STEP = 4
 """Lengths are rounded up to a multiple of this: the runtime has to prepare itself for each new shape"""
 
 
+def padded(length: Any) -> Any:
+    """A length, or an array of them, as it is computed."""
+    return -(-length // STEP) * STEP
+
+
 def batches(lengths: Sequence[int]) -> list[np.ndarray]:
     """Which texts to compute together, the cheapest way there is; each text is in one batch.
 
@@ -22,7 +28,7 @@ def batches(lengths: Sequence[int]) -> list[np.ndarray]:
     >>> [found.tolist() for found in batches([120, 9, 8, 118, 10])]
     [[2, 1, 4], [3, 0]]
     """
-    sizes = -(-np.asarray(lengths, np.int64) // STEP) * STEP
+    sizes = padded(np.asarray(lengths, np.int64))
     order = np.argsort(sizes, kind="stable")
     sizes = sizes[order]
     costs = np.zeros(len(order) + 1)  # of the cheapest way to compute the first texts

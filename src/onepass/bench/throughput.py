@@ -1,0 +1,205 @@
+"""Texts per second from strings to labels, of the engine and of what people use instead, in the same run.
+
+Rivals are given the best case: the N models of a rival are one model that is run N times, so that its weights stay in
+the cache. All contenders tokenise; all read the same texts in the same order.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from openvino import opset13
+
+from onepass.bench.engines import EncoderParts, Form
+from onepass.bench.timing import interleaved
+from onepass.encoder.config import EncoderConfig
+from onepass.engine.graph import Range, constant, eight_bit_product
+from onepass.engine.plan import batches, padded
+from onepass.engine.runtime import Program, parameter
+from onepass.heads import make_kind
+from onepass.tasks import Task
+
+WORKLOADS: dict[str, Callable[[np.random.Generator], np.ndarray]] = {
+    "equal": lambda generator: np.full(64, 128),
+    "mixed 8 to 256": lambda generator: _log_uniform(generator, 8, 256),
+    "mixed 8 to 512": lambda generator: _log_uniform(generator, 8, 512),
+    "one": lambda generator: np.full(1, 32),
+}
+"""Lengths of the texts in word pieces, [CLS] and [SEP] counted"""
+SIDE = 1536
+"""Of the matrices whose product is the machine's peak"""
+BATCH = 8
+"""Texts of a batch of a rival, as transformers' Trainer predicts"""
+
+
+def throughput(
+    workloads: Sequence[str] = tuple(WORKLOADS),
+    *,
+    tasks: int = 8,
+    rounds: int = 9,
+    threads: int | None = None,
+    rivals: bool = True,
+    encoder: str = "embedded",
+) -> dict[str, Any]:
+    """Every workload's contenders, and how near the engine comes to the machine's products of matrices."""
+    parts = EncoderParts(encoder)
+    engines = {"engine fp32": parts.readers(tasks, Form(), threads)}
+    bounds = parts.bounds(engines["engine fp32"])
+    engines["engine int8"] = parts.readers(tasks, Form(), threads, bounds)
+    contenders: dict[str, Callable[[list[str]], object]] = {
+        name: _labeller(parts, core, tasks) for name, core in engines.items()
+    }
+    if rivals:
+        contenders |= transformers_rivals(parts, tasks, threads)
+    rows = []
+    for name in workloads:
+        lengths = WORKLOADS[name](np.random.default_rng(0))
+        texts = strings(parts, lengths)
+        times = interleaved({key: _bound(run, texts) for key, run in contenders.items()}, rounds)
+        for contender, ms in times.items():
+            rows.append(
+                {
+                    "workload": name,
+                    "contender": contender,
+                    "ms": ms,
+                    "texts_per_s": 1000 * len(texts) / ms,
+                    "tokens_per_s": 1000 * int(lengths.sum()) / ms,
+                    "against_engine_fp32": ms / times["engine fp32"],
+                    "against_engine_int8": ms / times["engine int8"],
+                }
+            )
+    found = {"tasks": tasks, "rounds": rounds, "rows": rows, "padding": {n: padding(WORKLOADS[n]) for n in workloads}}
+    return found | {"peak": peak_shares(parts, rounds, threads)}
+
+
+def strings(parts: EncoderParts, lengths: np.ndarray) -> list[str]:
+    """Texts of so many word pieces each, made of words that are one piece."""
+    vocabulary = parts.raw_tokenizer().get_vocab()
+    words = sorted(word for word in vocabulary if word.isascii() and word.isalpha() and len(word) > 3)
+    generator = np.random.default_rng(1)
+    extra = len(parts.tokenizer.encode([("",)])[0])
+    return [" ".join(generator.choice(words, max(1, int(length) - extra))) for length in lengths]
+
+
+def padding(lengths_of: Callable[[np.random.Generator], np.ndarray]) -> float:
+    """The share of what is computed that is padding."""
+    lengths = lengths_of(np.random.default_rng(0))
+    computed = sum(len(rows) * int(padded(lengths[rows].max())) for rows in batches(lengths.tolist()))
+    return 1.0 - float(lengths.sum()) / computed
+
+
+# --- the contenders -------------------------------------------------------------------------------------------------
+
+
+def _labeller(parts: EncoderParts, core: Any, count: int) -> Callable[[list[str]], object]:
+    tasks = [Task(name=f"t{n}", text=("text",), label="label", labels=("no", "yes")) for n in range(count)]
+    kinds = [make_kind(task) for task in tasks]
+
+    def label(texts: list[str]) -> object:
+        logits = core.logits(parts.tokenizer.encode([(text,) for text in texts]), list(range(count)))
+        return [kind.decode(task, values) for kind, task, values in zip(kinds, tasks, logits, strict=True)]
+
+    return label
+
+
+def _bound(run: Callable[[list[str]], object], texts: list[str]) -> Callable[[], object]:
+    return lambda: run(texts)
+
+
+def transformers_rivals(parts: EncoderParts, tasks: int, threads: int | None) -> Mapping[str, Any]:
+    """What people do with transformers; nothing if it is not installed."""
+    if importlib.util.find_spec("transformers") is None:
+        return {}
+    import torch
+    import transformers
+
+    if threads:
+        torch.set_num_threads(threads)
+    config = parts.config
+    sizes = transformers.BertConfig(
+        vocab_size=config.vocab_size, hidden_size=config.width, num_hidden_layers=config.depth,
+        num_attention_heads=config.heads, intermediate_size=config.ffn_width,
+        max_position_embeddings=config.max_positions,
+    )  # fmt: skip
+    classifier = transformers.BertForSequenceClassification(sizes).eval()
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=parts.raw_tokenizer(), pad_token="[PAD]", model_max_length=512
+    )
+    heads = torch.nn.ModuleList(torch.nn.Linear(config.width, 2) for _ in range(tasks))
+    one = transformers.pipeline("text-classification", model=classifier, tokenizer=tokenizer, device="cpu")
+
+    def in_batches(texts: list[str], run: Callable[..., Any]) -> None:
+        with torch.inference_mode():
+            for start in range(0, len(texts), BATCH):
+                run(**tokenizer(texts[start : start + BATCH], padding=True, truncation=True, return_tensors="pt"))
+
+    def models(texts: list[str]) -> None:
+        for _ in range(tasks):
+            in_batches(texts, classifier)
+
+    def multi_head(texts: list[str]) -> None:
+        def run(**batch: Any) -> None:
+            pooled = classifier.bert(**batch).pooler_output
+            for head in heads:
+                head(pooled).softmax(-1)
+
+        in_batches(texts, run)
+
+    def pipelines(texts: list[str]) -> None:
+        for _ in range(tasks):
+            one(texts, truncation=True)
+
+    return {f"{tasks} models": models, f"{tasks} pipelines": pipelines, "multi-head BertModel": multi_head}
+
+
+# --- the machine ----------------------------------------------------------------------------------------------------
+
+
+def peak_shares(parts: EncoderParts, rounds: int, threads: int | None) -> dict[str, Any]:
+    """How much of the fastest product of matrices a plain pass over equal lengths reaches, in 32 and in 8 bits."""
+    length = min(128, parts.config.capacity)
+    batch = parts.texts([length] * 8)
+    work = operations(parts.config, 8, length)
+    plain = parts.plain(threads)
+    small = parts.plain(threads, parts.bounds(plain))
+    times = interleaved(
+        {
+            "fp32": lambda: plain.logits(batch, [0]),
+            "int8": lambda: small.logits(batch, [0]),
+            "fp32 product": _product(threads, False),
+            "int8 product": _product(threads, True),
+        },
+        rounds,
+    )
+    found: dict[str, Any] = {}
+    for precision in ("fp32", "int8"):
+        peak = 2 * SIDE**3 / times[f"{precision} product"] / 1e6
+        reached = work / times[precision] / 1e6
+        found[precision] = {"peak_gops": peak, "reached_gops": reached, "share": reached / peak}
+    return found
+
+
+def _product(threads: int | None, int8: bool) -> Callable[[], object]:
+    generator = np.random.default_rng(0)
+    weight, given = (generator.standard_normal((SIDE, SIDE), dtype=np.float32) for _ in range(2))
+    x = parameter("x", (-1, -1, SIDE))
+    seen = Range(np.full(SIDE, -3.0, np.float32), np.full(SIDE, 3.0, np.float32))
+    output = eight_bit_product(x, weight, seen) if int8 else opset13.matmul(x, constant(weight), False, True)
+    program = Program([x], [output], threads)
+    arrays = {"x": given[None]}
+    return lambda: program(arrays)
+
+
+def operations(config: EncoderConfig, texts: int, length: int) -> float:
+    """Multiplications and additions of a plain pass: linear layers and attention."""
+    width, inner = config.width, config.ffn_width * (1.5 if config.gated else 1)
+    linear = 2 * config.depth * (4 * width**2 + 2 * width * inner)
+    attention = 4 * config.depth * length * width
+    return texts * length * (linear + attention)
+
+
+def _log_uniform(generator: np.random.Generator, least: int, most: int) -> np.ndarray:
+    return np.exp(generator.uniform(np.log(least), np.log(most), 64)).astype(np.int64)

@@ -1,0 +1,23 @@
+"""Timing contenders against each other: in turns, so that whatever else the machine does hits all of them."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+
+WARM_UP = 1
+
+
+def interleaved(contenders: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """The median time of each in milliseconds; every round runs each once, every other round in reverse order."""
+    names = list(contenders)
+    times: dict[str, list[float]] = {name: [] for name in names}
+    for number in range(WARM_UP + rounds):
+        for name in names if number % 2 else reversed(names):
+            start = time.perf_counter()
+            contenders[name]()
+            taken = time.perf_counter() - start
+            if number >= WARM_UP:
+                times[name].append(1000 * taken)
+    return {name: statistics.median(found) for name, found in times.items()}

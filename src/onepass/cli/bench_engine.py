@@ -1,0 +1,109 @@
+"""onepass bench cost, throughput, startup: how fast the engine is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from onepass.cli.console import listen, say, show, table, write_json
+from onepass.errors import ConfigError
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+Threads = Annotated[int | None, typer.Option(help="By default as many as there are cores.", min=1)]
+
+
+def cost(
+    tasks: Annotated[str, typer.Option(help="Numbers of tasks, with commas between them.")] = "1,8,41,100,300,1000",
+    methods: Annotated[str, typer.Option(help="With spaces between them.")] = "readers mtdnn mtop single",
+    texts: Annotated[int, typer.Option(help="Texts of a batch.", min=1)] = 8,
+    length: Annotated[int, typer.Option(help="Tokens of each text.", min=3, max=512)] = 128,
+    rounds: Annotated[int, typer.Option(help="Times that each is run.", min=1)] = 15,
+    threads: Threads = None,
+    int8: Annotated[bool, typer.Option("--int8", help="The engine in 8 bits; the plain pass stays in 32.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="Draw the curve into this file.", metavar="FILE.png")] = None,
+    json: Json = False,
+) -> None:
+    """Time of N tasks as a multiple of one plain pass of the same runtime, measured in turns in one run.
+
+    onepass bench cost --tasks 8,100,1000 --plot cost.png
+    """
+    from onepass.bench.cost import cost as measure
+    from onepass.bench.cost import plot as draw
+
+    counts = [int(part) for part in tasks.split(",") if part.strip().isdigit()]
+    if not counts or len(counts) < len(tasks.split(",")) or min(counts) < 1:
+        raise ConfigError(f"--tasks is {tasks!r}. Possible: whole numbers from 1, with commas between them.")
+    listen(quiet=json)
+    found = measure(counts, methods.split(), texts=texts, length=length, rounds=rounds, threads=threads, int8=int8)
+    if plot is not None:
+        draw(found, plot)
+        say(f"The curve is in {plot}.")
+    if json:
+        write_json(found)
+        return
+    made = table("method", "tasks", "ratio", "ms", "form", numbers=("tasks", "ratio", "ms"))
+    for row in found["rows"]:
+        form = [f"{key} {row[key]}" for key in ("depth", "tokens", "readout", "pooler") if key in row]
+        form += ["not measured: multiplied"] if row.get("extrapolated") else []
+        ms = "" if row["ms"] is None else f"{row['ms']:.1f}"
+        made.add_row(row["method"], str(row["tasks"]), f"{row['ratio']:.2f}", ms, ", ".join(form))
+    plain = ", ".join(f"{runtime} {ms:.1f} ms" for runtime, ms in found["plain"].items())
+    show(f"{texts} texts of {length} tokens; plain pass in 32 bits: {plain}", made)
+
+
+def throughput(
+    workloads: Annotated[str, typer.Option(help="Some of: equal, mixed 8 to 256, mixed 8 to 512, one.")] = "",
+    tasks: Annotated[int, typer.Option(help="Tasks that are answered.", min=1)] = 8,
+    rounds: Annotated[int, typer.Option(help="Times that each is run.", min=1)] = 9,
+    threads: Threads = None,
+    rivals: Annotated[bool, typer.Option(help="Also run what people do with transformers.")] = True,
+    json: Json = False,
+) -> None:
+    """Texts per second from strings to labels, of the engine and of what people use instead."""
+    from onepass.bench.throughput import WORKLOADS
+    from onepass.bench.throughput import throughput as measure
+
+    chosen = [part.strip() for part in workloads.split(",") if part.strip()] or list(WORKLOADS)
+    if strange := [name for name in chosen if name not in WORKLOADS]:
+        raise ConfigError(f"Unknown workload {strange[0]!r}. Known: {', '.join(WORKLOADS)}.")
+    listen(quiet=json)
+    found = measure(chosen, tasks=tasks, rounds=rounds, threads=threads, rivals=rivals)
+    if json:
+        write_json(found)
+        return
+    numbers = ("texts/s", "tokens/s", "ms", "to fp32", "to int8")
+    made = table("workload", "contender", *numbers, numbers=numbers)
+    for row in found["rows"]:
+        made.add_row(
+            row["workload"], row["contender"], f"{row['texts_per_s']:,.0f}", f"{row['tokens_per_s']:,.0f}",
+            f"{row['ms']:.1f}", f"{row['against_engine_fp32']:.2f}", f"{row['against_engine_int8']:.2f}",
+        )  # fmt: skip
+    show(made)
+    show("padding: " + ", ".join(f"{name} {100 * share:.1f} %" for name, share in found["padding"].items()))
+    for precision, peak in found["peak"].items():
+        show(
+            f"{precision}: {peak['reached_gops']:.0f} of {peak['peak_gops']:.0f} thousand million operations a second, "
+            f"{100 * peak['share']:.0f} % of a large product of matrices"
+        )
+
+
+def startup(
+    folder: Annotated[
+        Path | None, typer.Argument(help="An exported model folder; without it one is made.", metavar="[MODEL]")
+    ] = None,
+    runs: Annotated[int, typer.Option(help="Processes of each.", min=1)] = 5,
+    json: Json = False,
+) -> None:
+    """Seconds from the start of a process to its first label."""
+    from onepass.bench.startup import startup as measure
+
+    found = measure(folder, runs=runs)
+    if json:
+        write_json(found)
+        return
+    made = table("what", "s", "best", numbers=("s", "best"))
+    for row in found["rows"]:
+        made.add_row(row["what"], f"{row['s']:.2f}", f"{row['best_s']:.2f}")
+    show(made)

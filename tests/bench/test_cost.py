@@ -1,0 +1,38 @@
+"""The cost of N tasks, on a tiny encoder."""
+
+from pathlib import Path
+
+import pytest
+
+from onepass.bench.cost import MOST, cost, plot
+from onepass.bench.engines import form_for
+from onepass.errors import ConfigError
+
+
+def test_every_method_has_a_row_for_every_number_of_tasks(encoder: Path, tmp_path: Path):
+    found = cost([1, 9], texts=2, length=8, rounds=1, threads=1, encoder=str(encoder))
+    rows = {(row["method"], row["tasks"]): row for row in found["rows"]}
+    assert set(rows) == {(method, n) for method in ("readers", "mtdnn", "mtop", "single") for n in (1, 9)}
+    assert rows["readers", 9]["depth"] == 2 and rows["readers", 9]["runtime"] == "engine"
+    assert all(row["ratio"] > 0 for row in rows.values()) and found["plain_ms"] > 0
+    assert MOST["single"] < 9 and rows["single", 9]["extrapolated"]
+    assert rows["single", 9]["ratio"] == pytest.approx(9 * rows["single", 1]["ratio"])
+    plot(found, tmp_path / "cost.png")
+    assert (tmp_path / "cost.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_8_bits_are_measured_too(encoder: Path):
+    found = cost([200], ["readers"], texts=2, length=8, rounds=1, threads=1, int8=True, encoder=str(encoder))
+    assert found["rows"][0]["precision"] == "int8" and found["rows"][0]["readout"] == "attention"
+
+
+def test_more_tasks_are_read_with_lighter_forms():
+    forms = [form_for(count) for count in (8, 100, 1000)]
+    assert [(form.depth, form.tokens, form.readout, form.pooler) for form in forms] == [
+        (2, 2, "layer", "task"), (1, 1, "layer", "task"), (1, 1, "attention", "low_rank"),
+    ]  # fmt: skip
+
+
+def test_a_method_that_is_not_known_is_refused(encoder: Path):
+    with pytest.raises(ConfigError, match="mtopp"):
+        cost([1], ["mtopp"], encoder=str(encoder))
