@@ -97,6 +97,7 @@ def training(
 
 
 for command in (
-    accuracy, methods, paper, scaling, affinity, tasks, transfer, calibration, training, serve, cost, throughput, startup
+    accuracy, methods, paper, scaling, affinity, tasks, transfer, calibration, training, serve,
+    cost, throughput, startup,
 ):  # fmt: skip
     bench.command()(guarded(command))
