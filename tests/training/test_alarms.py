@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from onepass.data.items import Reading
 from onepass.heads import make_kind
 from onepass.tasks import Task
 from onepass.training import loop
@@ -26,6 +27,24 @@ def test_the_commonest_answer_by_hand(keys: dict[str, object], known: list, targ
     task = Task(name="task", text="text", label="label", **keys)
     found = make_kind(task).baseline(task, np.array(known), np.array(targets))
     assert found == pytest.approx(expected)
+
+
+def test_the_commonest_answer_of_rows_that_belong_together():
+    task = Task(
+        name="task", text="text", label="label", labels=["no", "yes"], metric="group_match", options={"group": "q"}
+    )
+    readings = [Reading(group=group) for group in ("a", "a", "b")]
+    found = make_kind(task).baseline(task, np.array([0, 0, 1]), np.array([0, 1, 0]), readings)
+    assert found == pytest.approx(50.0)  # of two questions one has only answers that are wrong
+
+
+def test_the_commonest_answer_among_candidates_and_for_words():
+    choice = Task(name="task", kind="choice", text="text", label="label", options={"choices": ["one", "two"]})
+    known = [np.array([0.0, 1.0]), np.array([0.0, 1.0, 0.0]), np.array([1.0, 0.0])]
+    targets = [np.array([1.0]), np.array([1.0, 0.0]), np.array([0.0, 1.0])]
+    assert make_kind(choice).baseline(choice, known, targets) == pytest.approx(200 / 3)
+    tags = Task(name="task", kind="tagging", text="text", label="label", labels=["O", "B-x"], metric="word_accuracy")
+    assert make_kind(tags).baseline(tags, [], [np.array([0, 1, 0]), np.array([0])]) == pytest.approx(75.0)
 
 
 def test_a_task_no_better_than_its_commonest_answer_is_an_alarm(news: Path, caplog: pytest.LogCaptureFixture):

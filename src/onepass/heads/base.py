@@ -214,8 +214,13 @@ class Kind:
         """The one answer, in the form of the targets, that is right for most of these rows; None if there is none."""
         return None
 
-    def baseline(self, task: Task, known: np.ndarray, targets: np.ndarray) -> float | None:
-        """The task's score in percent on `targets` if every row is given the commonest answer of the `known` ones."""
+    def baseline(
+        self, task: Task, known: np.ndarray, targets: np.ndarray, readings: Sequence[Reading] | None = None
+    ) -> float | None:
+        """The task's score in percent on `targets` if every row is given the commonest answer of the `known` ones.
+
+        None where there is no such answer.
+        """
         answer = self.commonest(task, known)
         if answer is None:
             return None

@@ -129,6 +129,12 @@ class Choice(Kind):
     def entropy(self, logits: Tensor) -> Tensor:
         return choice_entropy(logits).squeeze(-1)
 
+    def baseline(self, task: Task, known: Any, targets: Any, readings: Sequence[Reading] | None = None) -> float | None:
+        """Of the place at which a right candidate stands most often."""
+        places = np.concatenate([np.flatnonzero(target) for target in known])
+        place = int(np.bincount(places).argmax())
+        return 100.0 * accuracy([min(place, len(target) - 1) for target in targets], targets)
+
     def decode(self, task: Task, logits: Any, readings: Sequence[Reading] | None = None) -> list[Prediction]:
         assert readings is not None
         predictions = []

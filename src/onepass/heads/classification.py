@@ -241,6 +241,17 @@ class Classification(Kind):
     def commonest(self, task: Task, targets: np.ndarray) -> np.ndarray:
         return np.asarray(np.bincount(targets).argmax())
 
+    def baseline(
+        self, task: Task, known: np.ndarray, targets: np.ndarray, readings: Sequence[Reading] | None = None
+    ) -> float | None:
+        if task.metric not in GROUPED:
+            return super().baseline(task, known, targets)
+        if readings is None:
+            return None
+        answers = np.full_like(targets, self.commonest(task, known))
+        groups = [reading.group for reading in readings]
+        return 100.0 * over_groups(GROUPED[task.metric], answers, targets, groups)
+
     # --- trust --------------------------------------------------------------------------------------------------
 
     def check(self, task: Task) -> None:

@@ -220,6 +220,14 @@ class Tagging(Kind):
         wanted = [[task.labels[tag] for tag in target] for target in targets]
         return {name: 100.0 * self.metrics[name](answers, wanted) for name in self.metric_names(task)}
 
+    def baseline(self, task: Task, known: Any, targets: Any, readings: Sequence[Reading] | None = None) -> float | None:
+        """Of no tag for any word."""
+        answers, wanted = (
+            [[OUTSIDE] * len(row) for row in targets],
+            [[task.labels[tag] for tag in row] for row in targets],
+        )
+        return 100.0 * self.metrics[self.metric_names(task)[0]](answers, wanted)
+
     # --- trust: of the words that are read ------------------------------------------------------------------------
 
     def check(self, task: Task) -> None:

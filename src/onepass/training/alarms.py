@@ -49,7 +49,7 @@ def no_better_than_one_answer(model: Model, sets: Sequence[TaskSet]) -> list[dic
         found = record.get("scores", {}).get("validation")
         if found is None or len(item.validation) < LEAST_ROWS:
             continue
-        baseline = kind.baseline(task, item.train.targets, item.validation.targets)
+        baseline = kind.baseline(task, item.train.targets, item.validation.targets, item.validation.readings)
         if baseline is None or baseline >= 100.0 or found["score"] > baseline:
             continue
         message = (
