@@ -107,7 +107,8 @@ def test_files_are_labelled_with_spans(folder: Path, tmp_path: Path) -> None:
 def test_evaluate_and_info_know_the_kinds(folder: Path) -> None:
     result = run("evaluate", folder / "model", "--json")
     tasks = json.loads(result.stdout)["tasks"]
-    assert tasks["names"]["metric"] == "span_f1" and tasks["names"]["score"] == 100.0
+    assert tasks["names"]["metric"] == "span_f1"
+    assert {name: result["score"] for name, result in tasks.items()} == dict.fromkeys(tasks, 100.0)
     assert json.loads(run("info", folder / "model", "--json").stdout)["tasks"][4]["kind"] == "tagging"
 
 
@@ -120,3 +121,77 @@ def test_tasks_are_added_and_removed(folder: Path, tmp_path: Path) -> None:
     model.remove_task("names")
     model.save(tmp_path / "other")
     assert set(onepass.load(tmp_path / "other").predict("the senate vote")) == {"topic", "more"}
+
+
+BROKEN: dict[str, tuple[dict[str, Any], list[dict[str, Any]], dict[int, str]]] = {
+    "names": (
+        {"kind": "tagging", "text": "tokens", "label": "tags"},
+        [
+            {"tokens": ["a", "b"], "tags": ["O", "B-x"]},
+            {"tokens": ["a", "b"], "tags": ["O"]},
+            {"tokens": ["a"], "tags": ["O", "O", "O"]},
+        ],
+        {2: "has 2 words but 1 tags", 3: "has 1 words but 3 tags"},
+    ),
+    "answer": (
+        {"kind": "extraction", "text": ["question", "text"], "label": "answers"},
+        [
+            {"question": "q", "text": "late goal", "answers": {"text": ["goal"], "answer_start": [5]}},
+            {"question": "q", "text": "late goal", "answers": {"text": ["goal"], "answer_start": [7]}},
+            {"question": "q", "text": "late goal", "answers": ["vote"]},
+        ],
+        {2: "from character 7 to 11, outside of its text, which has 9", 3: "has the answer 'vote', which is not in"},
+    ),
+    "cause": (
+        {"kind": "choice", "text": "premise", "label": "label", "choices": ["one", "two"]},
+        [
+            {"premise": "a", "one": "b", "two": "c", "label": 0},
+            {"premise": "a", "one": None, "two": "", "label": 0},
+            {"premise": "a", "one": "b", "two": "c", "label": 2},
+        ],
+        {2: "has no candidate in 'one', 'two'", 3: "has the answer 2, which is none of its candidates"},
+    ),
+    "sense": (
+        {"kind": "words", "text": "text", "label": "label", "words": "word"},
+        [
+            {"text": "late goal", "word": "goal", "label": "yes"},
+            {"text": "late goal", "word": "vote", "label": "no"},
+            {"text": "late goal", "word": [3, 30], "label": "no"},
+        ],
+        {2: "marks 'vote', which is not in 'late goal'", 3: "marks the characters 3 to 30"},
+    ),
+    "moods": (
+        {"kind": "multilabel", "text": "text", "label": "label"},
+        [
+            {"text": "a", "label": ["x"]},
+            {"text": "b", "label": "['x' 'y']"},
+            {"text": "c", "label": {"x": 1}},
+        ],
+        {2: "which does not parse, where labels are needed", 3: "where a list of labels is needed"},
+    ),
+}
+
+
+def test_rows_that_cannot_be_read_are_listed_all_at_once(tmp_path: Path, encoder: Path) -> None:
+    tasks = {}
+    for name, (keys, rows, _) in BROKEN.items():
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        tasks[name] = keys | {"train": f"{name}.jsonl"}
+    (tmp_path / "tasks.yaml").write_text(
+        json.dumps({"encoder": str(encoder), "tasks": tasks, "train": {"max_length": 32}})
+    )
+    checked = run("check", tmp_path / "tasks.yaml", "--json")
+    assert checked.exit_code == 2
+    found = [
+        (fault["task"], *fault["rows"], fault["found"])
+        for fault in json.loads(checked.stdout)["faults"]
+        if fault["sort"] == "bad row"
+    ]
+    with pytest.raises(onepass.DataError) as error:
+        onepass.train(tmp_path / "tasks.yaml", progress=False)
+    for name, (_, _, wrong) in BROKEN.items():
+        for row, message in wrong.items():
+            assert any(f[:2] == (name, row) and message in f[2] for f in found), (name, row, found)
+            lines = [line for line in str(error.value).splitlines() if f"{name}.jsonl, row {row} (line {row})" in line]
+            assert any(message in line for line in lines), (name, row, str(error.value))
+    assert len(found) == sum(len(wrong) for _, _, wrong in BROKEN.values())

@@ -15,7 +15,8 @@ from typing import Any
 from onepass.data.columns import Column, sample_columns
 from onepass.data.files import FORMATS
 from onepass.data.findings import counted, enumerated, short
-from onepass.data.roles import Guess, guess_roles, is_general
+from onepass.data.guesses import Guess
+from onepass.data.roles import guess_roles, is_general
 from onepass.errors import DataError, listed
 from onepass.tasks import spelling
 
@@ -200,6 +201,7 @@ class _Writer:
             *self._split("test", source, guess),
             f"  text: {text}  # {guess.text_reason}",
             f"  label: {_quoted(guess.label.name)}  # {guess.label_reason}",
+            *(f"  {key}: {_written(value)}" for key, value in guess.options.items()),
             *self._labels(guess),
             *self._metric(guess),
         ]
@@ -228,7 +230,7 @@ class _Writer:
 
     def _labels(self, guess: Guess) -> list[str]:
         label = guess.label
-        if guess.kind == "regression":
+        if guess.kind not in ("classification", "multilabel", "words"):
             return []
         counts = counted(dict(label.counts.most_common()), 12)
         lines = [f"  # in {'all' if label.whole else 'a sample of'} {len(label.cells):,} rows: {counts}"]
@@ -238,7 +240,9 @@ class _Writer:
         return lines
 
     def _metric(self, guess: Guess) -> list[str]:
-        metrics = list(getattr(self.kinds.get(self._written_kind(guess)), "metrics", ()))
+        kind = self.kinds.get(self._written_kind(guess))
+        special = getattr(kind, "special_metrics", ())
+        metrics = [name for name in getattr(kind, "metrics", ()) if name not in special]
         others = f"; or {', '.join(metrics[1:])}" if metrics[1:] else ""
         return [f"  # metric: {metrics[0]}  # the default{others}"] if metrics else []
 
@@ -269,6 +273,8 @@ def _not_usable(columns: list[Column], guess: Guess) -> str:
 def _left_over(source: Source, found: list[Guess]) -> list[str]:
     """Columns that may be of use too, for the user to know of."""
     used = {column.name for guess in found for column in (*guess.text, guess.label)}
+    for value in (value for guess in found for value in guess.options.values()):
+        used.update([value] if isinstance(value, str) else value)
     labels = [guess.label for guess in found]
     left = [
         column
@@ -321,6 +327,12 @@ def _path(folder: Path, path: Path) -> str:
     seen = _seen_from(folder, path)
     # A task file reads hub:x and ~x as something else than a file of that name.
     return _quoted(f"./{seen}" if seen.startswith(("hub:", "~")) else seen)
+
+
+def _written(value: str | list[str]) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_quoted, value))}]"
+    return value if value.isdecimal() else _quoted(value)
 
 
 def _quoted(text: str) -> str:

@@ -1,10 +1,11 @@
 """Which columns of a file are the text and which are labels, and of what kind the tasks are: by name, then by value."""
 
 import re
-from dataclasses import dataclass
 
 from onepass.data.columns import FEW_NUMBERS, Column
 from onepass.data.findings import short
+from onepass.data.guesses import Guess
+from onepass.data.shapes import guess_shape
 
 # Names in small letters and digits, in order of preference.
 # fmt: off
@@ -34,21 +35,11 @@ ASIDE = {
 # fmt: on
 
 
-@dataclass
-class Guess:
-    """One task as it was guessed, with the reasons."""
-
-    kind: str
-    kind_reason: str
-    text: list[Column]
-    text_reason: str
-    label: Column
-    label_reason: str
-
-
 def guess_roles(columns: list[Column]) -> list[Guess]:
     """The tasks that a file's columns suggest: several for a wide table, none where text or labels are not found."""
     columns = [column for column in columns if column.filled]
+    if shape := guess_shape(columns):
+        return [shape]
     text, text_reason = _text(columns)
     if not text:
         return []

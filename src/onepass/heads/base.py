@@ -70,6 +70,8 @@ class Kind:
 
     metrics: ClassVar[dict[str, Metric]] = {}
     """By name, functions of (answers, targets) to a number, the higher the better; the first is the default"""
+    special_metrics: ClassVar[tuple[str, ...]] = ()
+    """Those that only some tasks want, and that their options ask for"""
     points: ClassVar[Points] = "vector"
     """What the head reads of a sequence"""
     ragged: ClassVar[bool] = False

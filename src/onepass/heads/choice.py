@@ -11,7 +11,7 @@ import numpy as np
 from onepass.data.examples import Ragged
 from onepass.data.items import Item, Reading
 from onepass.heads import scaling
-from onepass.heads.base import Kind, Row, blank, label_text, wrong_option
+from onepass.heads.base import Kind, Row, blank, wrong_option
 from onepass.heads.cells import listed_cell, shown, whole_number
 from onepass.heads.points import choice_entropy, choice_loss, softmax
 from onepass.prediction import Prediction
@@ -115,7 +115,8 @@ class Choice(Kind):
         return Ragged(target)
 
     def said(self, task: Task, row: Row, target: Any) -> str:
-        return label_text(str(np.flatnonzero(target.value).tolist()))
+        candidates = self.candidates(row)
+        return ", ".join(repr(candidates[right]) for right in np.flatnonzero(target.value))
 
     def outputs(self, task: Task) -> int:
         return 1

@@ -71,6 +71,7 @@ class Classification(Kind):
     """
 
     metrics = {"accuracy": accuracy, "macro_f1": macro_f1, "f1": f1, "matthews": matthews, "f1a": f1, **GROUPED}
+    special_metrics = ("f1a", *GROUPED)
 
     def __init__(
         self,
@@ -318,4 +319,4 @@ class Classification(Kind):
 
     def metric_names(self, task: Task) -> list[str]:
         names = super().metric_names(task)
-        return [name for name in names if self.group or name == task.metric or name not in ("f1a", *GROUPED)]
+        return [name for name in names if self.group or name == task.metric or name not in self.special_metrics]
