@@ -72,6 +72,19 @@ def test_training_on_kept_texts_gives_the_losses_of_reading_them(make_trainer: M
     torch.testing.assert_close(losses(batch, asked, targets, None, method.cache(batch)), losses(batch, asked, targets))
 
 
+def test_texts_kept_in_a_file_train_the_same_head_but_for_rounding(
+    make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heads = []
+    for most in (2**29, 0):
+        monkeypatch.setattr("onepass.training.loop.MOST_IN_MEMORY", most)
+        trainer = make_trainer("prefix", dropout=0.0)
+        trainer.run_stage(cast(TaskPrefixes, trainer.model.method).target_stage())
+        heads.append(trainer.model.heads[TOPIC].weight.detach().clone())
+    assert heads[0].dtype == torch.float32
+    torch.testing.assert_close(*heads, atol=2e-3, rtol=0)
+
+
 def test_a_removed_source_leaves_the_other_prefixes_and_its_own_task(make_trainer: MakeTrainer) -> None:
     trainer = trained(make_trainer)
     before = prefixes(trainer)

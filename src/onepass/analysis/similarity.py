@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from onepass.data.examples import Examples
-from onepass.encoder.batch import Batch
 from onepass.encoder.encoder import Encoder
 from onepass.model import Model
+from onepass.where import pack
 
 KEPT = 0.99  # of the eigenvalues' mass
 MOST_TEXTS = 256
@@ -56,7 +56,8 @@ def first_inputs(model: Model, task: int, examples: Examples, most: int = MOST_T
     try:
         for row in rows:
             found.clear()
-            model(Batch.of([examples.sequence(int(examples.parts[row]))]).to(model.device), torch.tensor([[task]]))
+            batch, asked, where = pack([(task, examples, int(row))])
+            model(batch.to(model.device), asked, where=where)
             means.append(found[0].float().cpu())
     finally:
         model.train(was_training)

@@ -229,11 +229,11 @@ class Trainer:
             parameter.requires_grad_(False)
         if stage.cached:
             most = MOST_IN_MEMORY // len(tasks)
-            with self.accelerator.autocast():
-                tokens = any(model.kinds[task].reads_tokens for task in tasks)
-                self.texts = {
-                    task: TextCache(model.method, self.sets[task].train, most, tokens=tokens) for task in tasks
-                }
+            tokens = any(model.kinds[task].reads_tokens for task in tasks)
+            half = self.accelerator.mixed_precision == "bf16"
+            self.texts = {
+                task: TextCache(model.method, self.sets[task].train, most, half=half, tokens=tokens) for task in tasks
+            }
         optimizer = make_optimizer(model.method, model.heads, options)
         step, optimizer = self.accelerator.prepare(Objective(model, stage.forward, options, self.teaching), optimizer)
         sizes = [len(self.sets[task].train) for task in tasks]
@@ -346,9 +346,9 @@ class Trainer:
         lesson = self.teaching.lesson(rows, self.tasks, self.done) if self.teaching is not None else None
         if lesson is not None:
             asked, where = where.asking_more(lesson.asked)
-        kept = (
-            torch.cat([self.texts[task].part(row) for task, row in rows]).to(batch.ids.device) if self.texts else None
-        )
+        kept = None
+        if self.texts:  # in full precision, whatever they are stored in
+            kept = torch.cat([self.texts[task].part(row) for task, row in rows]).to(batch.ids.device, torch.float32)
         targets = [self.targets[task][row] for task, row in rows]
         found = losses_of(batch, asked, targets, lesson, kept, where)  # (R,)
         tasks = np.array([task for task, _ in rows])
