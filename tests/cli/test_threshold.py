@@ -94,3 +94,17 @@ def test_info_and_evaluate_show_thresholds(run, own, monkeypatch):
     run("threshold", own, "topic", "same", "--at", 0.5)
     scored = run("evaluate", own)
     assert scored.exit_code == 0 and "calibration error" in scored.stdout and "given" in scored.stdout
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_in_a_file_the_cell_of_a_withheld_label_is_blank_and_its_score_is_there(run, own, ending):
+    from onepass.data.files import read_chunks
+
+    texts, output = own.with_name("texts.csv"), own.with_name(f"labelled.{ending}")
+    texts.write_text("text\nlate goal\nsenate vote\n")
+    run("threshold", own, "topic", "--at", 0.999)
+    done = run("predict", own, "--input", texts, "--output", output, "--tasks", "topic")
+    assert done.exit_code == 0, done.stderr
+    (chunk,) = read_chunks(output)
+    assert [label or None for label in chunk.columns["topic"]] == [None, None]
+    assert all(0.5 <= float(score) < 0.999 for score in chunk.columns["topic_score"])
