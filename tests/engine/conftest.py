@@ -1,6 +1,6 @@
 """Models with far from small random weights, and their engines."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +44,19 @@ FAMILIES: dict[str, dict[str, Any]] = {
 def make_folder(encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> MakeFolder:
     """Writes the folder of an untrained model, with its engine."""
 
-    def make(family: str = "bert", method: str = "readers", exported: bool = True, **options: Any) -> Path:
+    def make(
+        family: str = "bert",
+        method: str = "readers",
+        exported: bool = True,
+        tasks: Sequence[Task] = TASKS,
+        **options: Any,
+    ) -> Path:
         torch.manual_seed(0)
         config = EncoderConfig(family=family, **SIZES | FAMILIES[family])
         tokenizer = Tokenizer.load(encoder / "tokenizer.json", 38)
         choice = MethodChoice(name=method, options=options)
         model = Model(make_method(method, random_encoder(config), options), tokenizer, choice, "test")
-        for task in TASKS:
+        for task in tasks:
             model.add(task)
         with torch.no_grad():
             for name, parameter in model.named_parameters():

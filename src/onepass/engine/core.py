@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
+from onepass.asking import NO_RANGES
 from onepass.engine.graph import FAR
 from onepass.engine.plan import batches, padded
+from onepass.engine.points import point_logits
 from onepass.engine.ranges import Bounds
-from onepass.engine.runner import KEPT, Runner
-from onepass.inquiry import Pieces
+from onepass.engine.runner import KEPT, Runner, Text
+from onepass.heads import Kind
+from onepass.inquiry import Pieces, Ranges
+from onepass.tasks import Task
 
 MOST_NUMBERS = 2**24
 """Of the vectors of one call that are kept at a time: 64 MB"""
@@ -20,56 +25,74 @@ MOST_NUMBERS = 2**24
 class Core:
     """Computes for one caller at a time. K tasks asked, B texts, G of them side by side, M tokens with padding."""
 
-    def __init__(self, runner: Runner):
+    def __init__(self, runner: Runner, tasks: Iterable[tuple[Task, Kind]] = ()):
+        """`tasks` are the runner's; without them none reads tokens."""
         self.runner = runner
         self.config = runner.encoder.config
+        self.token_tasks = {number: (task, kind) for number, (task, kind) in enumerate(tasks) if kind.reads_tokens}
         self._heads = lru_cache(KEPT)(self._stacked_heads)
 
-    def logits(self, pieces: Sequence[Pieces], asked: Sequence[int]) -> list[np.ndarray]:
-        """For each of `asked` the logits (B, C)."""
+    def logits(self, pieces: Sequence[Pieces], asked: Sequence[int], ranges: Ranges = NO_RANGES) -> list[Any]:
+        """For each of `asked` the logits (B, C), or of ragged kinds that read tokens a list of (P, C)."""
         tasks = tuple(asked)
-        most = max(1, MOST_NUMBERS // (len(tasks) * self.config.width))
-        parts = [self._logits(pieces[start : start + most], tasks) for start in range(0, len(pieces), most)]
-        return [np.concatenate(values) for values in zip(*parts, strict=True)]
+        states = self.config.capacity if self.token_tasks.keys() & set(tasks) else 0
+        most = max(1, MOST_NUMBERS // ((len(tasks) + states) * self.config.width))
+        parts = []
+        for start in range(0, len(pieces), most):
+            own = {task: found[start : start + most] for task, found in ranges.items()}
+            parts.append(self._logits(pieces[start : start + most], tasks, own))
+        return [_joined(values) for values in zip(*parts, strict=True)]
 
     def watch(self, pieces: Sequence[Pieces]) -> Iterator[Bounds]:
         """What goes into each linear layer, text by text, with all tasks asked."""
-        find, asked = self.runner.watch(), tuple(range(len(self.runner.tasks)))
+        find, asked = self.runner.watch(bool(self.token_tasks)), tuple(range(len(self.runner.tasks)))
         for one in pieces:
-            ids, types = (np.array([part], np.int32) for part in (one.ids, one.types))
-            yield find(ids, types, np.zeros((1, 1, 1, len(one)), np.float32), asked)
+            yield find(self._side_by_side([one], exactly=True), asked)
 
-    def _logits(self, pieces: Sequence[Pieces], asked: tuple[int, ...]) -> list[np.ndarray]:
+    def _logits(self, pieces: Sequence[Pieces], asked: tuple[int, ...], ranges: Ranges) -> list[Any]:
+        reading = [place for place, task in enumerate(asked) if task in self.token_tasks]
         vectors: np.ndarray | None = None  # (K, B, H)
+        states: list[np.ndarray] = [np.empty(0)] * len(pieces)  # each (tokens of the text, H)
         for rows in batches([len(one) for one in pieces]):
-            found = self.runner.vectors(*self._side_by_side([pieces[row] for row in rows]), asked)
+            found, tokens = self.runner.run(self._side_by_side([pieces[row] for row in rows]), asked, bool(reading))
             if vectors is None:
                 vectors = np.empty((found.shape[0], len(pieces), found.shape[2]), np.float32)
             vectors[:, rows] = found
+            if tokens is not None:
+                for place, row in enumerate(rows):
+                    states[row] = tokens[place, : len(pieces[row])].copy()
         assert vectors is not None  # there is at least one text
         vectors = self.runner.pooled(vectors, asked)
-        logits: list[np.ndarray] = [np.empty(0)] * len(asked)
+        logits: list[Any] = [None] * len(asked)
         for members, weight, bias in self._heads(asked):
             chosen = vectors if len(vectors) == 1 or len(members) == len(asked) else vectors[members]
             for place, values in zip(members, chosen @ weight + bias, strict=True):
                 logits[place] = values
+        for place in reading:
+            task, kind = self.token_tasks[asked[place]]
+            read = ranges.get(asked[place]) or [kind.all_ranges(task, len(one)) for one in pieces]
+            own = vectors[place if len(vectors) > 1 else 0]
+            logits[place] = point_logits(self.runner.tasks[asked[place]], kind, own, states, read)
         return logits
 
-    def _side_by_side(self, pieces: Sequence[Pieces]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Word pieces and types (G, M), padded, and the mask (G, 1, 1, M)."""
-        longest = min(padded(max(map(len, pieces))), self.config.capacity)
+    def _side_by_side(self, pieces: Sequence[Pieces], exactly: bool = False) -> Text:
+        """Texts with padding; `exactly`: with none but what the longest needs."""
+        longest = max(map(len, pieces))
+        longest = longest if exactly else min(padded(longest), self.config.capacity)
         ids, types = (np.zeros((len(pieces), longest), np.int32) for _ in range(2))
         mask = np.full((len(pieces), 1, 1, longest), FAR, np.float32)
         for row, one in enumerate(pieces):
             ids[row, : len(one)] = one.ids
             types[row, : len(one)] = one.types
             mask[row, ..., : len(one)] = 0
-        return ids, types, mask
+        return {"ids": ids, "types": types, "mask": mask}
 
     def _stacked_heads(self, asked: tuple[int, ...]) -> list[tuple[list[int], np.ndarray, np.ndarray]]:
         """The heads of equally many outputs side by side: places in `asked`, weights (k, H, C), biases (k, 1, C)."""
         groups: dict[int, list[int]] = {}
         for place, task in enumerate(asked):
+            if task in self.token_tasks:
+                continue
             groups.setdefault(len(self.runner.tasks[task]["head.bias"]), []).append(place)
         return [
             (
@@ -79,3 +102,10 @@ class Core:
             )
             for places in groups.values()
         ]
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """The logits of all texts from those of some: arrays, or lists of them."""
+    if isinstance(parts[0], list):
+        return [one for part in parts for one in part]
+    return np.concatenate(parts)

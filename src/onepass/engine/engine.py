@@ -8,8 +8,6 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-import numpy as np
-
 from onepass.asking import NO_RANGES, Asking
 from onepass.atomic import MANIFEST, read_json
 from onepass.contents import find_folder, model_files, read_config, task_of, task_order
@@ -77,14 +75,12 @@ class Engine(Asking):
         except (EncoderError, TypeError, ValueError) as error:
             raise FolderError(f"{path} is no model this version can read: {error}") from error
         self.precision = "int8" if bounds else "fp32"
-        self._core = Core(runner)
+        self._core = Core(runner, zip(self.tasks, self.kinds, strict=True))
         self._lock = Lock()
 
-    def logits_of(
-        self, encoded: Sequence[Pieces], asked: Sequence[int], ranges: Ranges = NO_RANGES
-    ) -> list[np.ndarray]:
+    def logits_of(self, encoded: Sequence[Pieces], asked: Sequence[int], ranges: Ranges = NO_RANGES) -> list[Any]:
         with self._lock:
-            return self._core.logits(encoded, asked)
+            return self._core.logits(encoded, asked, ranges)
 
     def watch(self, encoded: Sequence[Pieces]) -> Iterator[Bounds]:
         """What goes into each linear layer, text by text, with all tasks asked."""

@@ -70,11 +70,6 @@ def export_model(
 
 def method_recipe(model: Model) -> dict[str, Any]:
     """What the engine has to do for the model's method."""
-    if reading := [task.name for task, kind in zip(model.tasks, model.kinds, strict=True) if kind.reads_tokens]:
-        raise ConfigError(
-            f"There is no engine for tasks that read tokens: {', '.join(reading)}. The model answers without one: "
-            "onepass predict, or onepass.load(FOLDER)."
-        )
     recipe = model.method.engine_recipe()
     if recipe is None:
         possible = [name for name, method in METHODS.items() if method.engine_recipe is not Method.engine_recipe]
@@ -92,7 +87,8 @@ def largest_difference(model: Model, engine: Engine) -> float:
     for batch in probe_batches(model.tokenizer):
         pairs = zip(model.logits(batch, numbers), engine.logits_of(_pieces(batch), numbers), strict=True)
         for wanted, found in pairs:
-            largest = float(np.maximum(largest, np.abs(wanted - found).max()))  # keeps a NaN
+            points = np.concatenate(found) if isinstance(found, list) else found
+            largest = float(np.maximum(largest, np.abs(wanted - points).max(initial=0.0)))  # keeps a NaN
     return largest
 
 

@@ -12,7 +12,7 @@ from onepass.engine.runner import Runner, linear
 class Pooling(Runner):
     """The first token's state, or the mean of all, through a pooler if there is one."""
 
-    def build(self, ids: Node, types: Node, mask: Node) -> tuple[list[Node], Node]:
+    def build(self, ids: Node, types: Node, mask: Node, tokens: bool) -> tuple[list[Node], Node, Node | None]:
         x, _ = self.text(ids, types, mask, self.encoder.config.depth)
         x = self.encoder.finish(x)
         if self.recipe["readout"] == "mean":
@@ -24,7 +24,7 @@ class Pooling(Runner):
             text = opset13.gather(x, integer(0), integer(1))  # (G, H)
         if "pooler.weight" in self.shared:
             text = opset13.tanh(linear(text, self.shared, "pooler"))
-        return [], opset13.unsqueeze(text, integer(0))  # (1, G, H)
+        return [], opset13.unsqueeze(text, integer(0)), x if tokens else None
 
     def choose(self, asked: tuple[int, ...]) -> dict[str, np.ndarray]:
         return self.poolers.choose(asked)

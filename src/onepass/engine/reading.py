@@ -30,7 +30,7 @@ class Reading(Runner):
         """The layer in which readers begin."""
         return self.encoder.config.depth - int(self.recipe["depth"])
 
-    def build(self, ids: Node, types: Node, mask: Node) -> tuple[list[Node], Node]:
+    def build(self, ids: Node, types: Node, mask: Node, tokens: bool) -> tuple[list[Node], Node, Node | None]:
         encoder, config = self.encoder, self.encoder.config
         x, positions = self.text(ids, types, mask, self.entry)
         heads, size, n = config.heads, config.head_dim, self.num_tokens
@@ -39,7 +39,7 @@ class Reading(Runner):
         own_scores = parameter("own_scores", (1, heads, -1, n))
         inputs, states, scores, last = [readers, query, own_scores, own_value], readers, own_scores, config.depth - 1
         for number in range(self.entry, config.depth):
-            if number < last:
+            if number < last or tokens:
                 text_query, key, value = encoder.project(number, x, positions)
                 x = encoder.merge(number, x, encoder.attend(number, text_query, key, value, mask))
                 x = encoder.feed_forward(number, x)
@@ -57,7 +57,7 @@ class Reading(Runner):
         if n > 1:
             by_task = opset13.reshape(states, integers(0, -1, n, config.width), special_zero=True)
             states = opset13.reduce_mean(by_task, integers(2), False)
-        return inputs, opset13.transpose(states, integers(1, 0, 2))
+        return inputs, opset13.transpose(states, integers(1, 0, 2)), encoder.finish(x) if tokens else None
 
     def choose(self, asked: tuple[int, ...]) -> dict[str, np.ndarray]:
         config, name = self.encoder.config, f"layers.{self.entry}."

@@ -14,6 +14,8 @@ from onepass.engine.poolers import poolers_of
 from onepass.engine.runtime import Program, parameter
 from onepass.engine.weights import Weights
 
+Text = dict[str, np.ndarray]
+"""Texts side by side: `ids` and `types` (G, M), `mask` (G, 1, 1, M)"""
 KEPT = 8
 """Choices of tasks whose weights are kept side by side in memory"""
 
@@ -39,17 +41,13 @@ class Runner:
         self.tasks = tasks
         self.threads = threads
         self.chosen = lru_cache(KEPT)(self.choose)
-        ids, types = (parameter(name, (-1, -1), np.int32) for name in ("ids", "types"))
-        mask = parameter("mask", (-1, 1, 1, -1))
-        inputs, output = self.build(ids, types, mask)
-        self._inputs = [ids, types, mask, *inputs]
-        self.program = Program(self._inputs, [output], threads)
         self.poolers = poolers_of(tasks, encoder.config.width, threads)
+        self._programs: dict[bool, Program] = {False: self._compiled(False)}
 
-    def build(self, ids: Node, types: Node, mask: Node) -> tuple[list[Node], Node]:
-        """The graph from word pieces to vectors (K, G, H): what it takes besides the text, and its output.
+    def build(self, ids: Node, types: Node, mask: Node, tokens: bool) -> tuple[list[Node], Node, Node | None]:
+        """The graph from word pieces to vectors (K, G, H), and with `tokens` to the text's last states (G, M, H).
 
-        K may be 1 where all tasks are given the same vector.
+        What it takes besides the text, and its outputs. K may be 1 where all tasks are given the same vector.
         """
         raise NotImplementedError
 
@@ -57,23 +55,38 @@ class Runner:
         """The inputs of the graphs for these tasks."""
         raise NotImplementedError
 
-    def vectors(self, ids: np.ndarray, types: np.ndarray, mask: np.ndarray, asked: tuple[int, ...]) -> np.ndarray:
-        (found,) = self.program({"ids": ids, "types": types, "mask": mask, **self.chosen(asked)})
-        return found
+    def run(self, text: Text, asked: tuple[int, ...], tokens: bool = False) -> tuple[np.ndarray, np.ndarray | None]:
+        """Vectors (K, G, H) and, with `tokens`, the text's last states (G, M, H)."""
+        if tokens not in self._programs:
+            self._programs[tokens] = self._compiled(tokens)
+        found = self._programs[tokens](text | self.chosen(asked))
+        return found[0], found[1] if tokens else None
 
-    def watch(self) -> Callable[[np.ndarray, np.ndarray, np.ndarray, tuple[int, ...]], dict[str, Range]]:
-        """A function that takes what `vectors` takes and finds the range of what goes into each linear layer."""
-        watched = self.encoder.watched
+    def _graph(self, tokens: bool) -> tuple[list[Node], list[Node]]:
+        """All inputs and outputs of a new graph."""
+        ids, types = (parameter(name, (-1, -1), np.int32) for name in ("ids", "types"))
+        mask = parameter("mask", (-1, 1, 1, -1))
+        inputs, vectors, states = self.build(ids, types, mask, tokens)
+        return [ids, types, mask, *inputs], [vectors] if states is None else [vectors, states]
+
+    def _compiled(self, tokens: bool) -> Program:
+        return Program(*self._graph(tokens), self.threads)
+
+    def watch(self, tokens: bool) -> Callable[[Text, tuple[int, ...]], dict[str, Range]]:
+        """A function that takes what `run` takes and finds the range of what goes into each linear layer."""
+        self.encoder.watched.clear()
+        inputs, _ = self._graph(tokens)
+        watched = dict(self.encoder.watched)
         axes = integers(0, 1)
         ends = [
             reduce(node, axes, False)
             for node in watched.values()
             for reduce in (opset13.reduce_min, opset13.reduce_max)
         ]
-        program = Program(self._inputs, ends, self.threads)
+        program = Program(inputs, ends, self.threads)
 
-        def ranges(ids: np.ndarray, types: np.ndarray, mask: np.ndarray, asked: tuple[int, ...]) -> dict[str, Range]:
-            found = program({"ids": ids, "types": types, "mask": mask, **self.chosen(asked)})
+        def ranges(text: Text, asked: tuple[int, ...]) -> dict[str, Range]:
+            found = program(text | self.chosen(asked))
             pairs = zip(found[::2], found[1::2], strict=True)
             return {place: Range(low.copy(), high.copy()) for place, (low, high) in zip(watched, pairs, strict=True)}
 

@@ -47,10 +47,16 @@ class LabelledRows:
 
     def outcome(self, engine: Engine) -> Outcome:
         task, kind, examples = engine.tasks[self.number], engine.kinds[self.number], self.examples
-        found = engine.logits_of(self.pieces(engine), [self.number])[0]
+        ranges = {}
+        if kind.reads_tokens and examples.readings is not None:
+            ranges = {self.number: [own for reading in examples.readings for own in reading.ranges]}
+        found = engine.logits_of(self.pieces(engine), [self.number], ranges)[0]
         ends = zip(examples.parts[:-1], examples.parts[1:], strict=True)
         by_row = [found[first:end] for first, end in ends]  # a row may have several sequences
-        rows = [own if kind.ragged else kind.pool_row(np.asarray(own)) for own in by_row]
+        rows = [
+            np.concatenate([np.atleast_2d(part) for part in own]) if kind.ragged else kind.pool_row(np.stack(own))
+            for own in by_row
+        ]
         logits = as_logits(rows, kind, task)
         scores = kind.score(task, logits, examples.targets, examples.readings)
         metric = next(iter(scores))
