@@ -55,7 +55,7 @@ def no_better_than_one_answer(model: Model, sets: Sequence[TaskSet]) -> list[dic
         message = (
             f"{task.name}: {found['metric']} {found['score']:.1f} on {len(item.validation)} validation rows is no "
             f"better than the same answer for every text ({baseline:.1f}). Look at its rows (onepass check); give it "
-            "more room with weight: 3 in its task or train.sampler=square_root; for rare labels use class_weights: "
+            "more room with weight: 3 in its task or train.sampler=uniform; for rare labels use class_weights: "
             "balanced or another metric; train longer; or leave the task out."
         )
         alarms.append({"task": task.name, "score": found["score"], "baseline": baseline, "message": message})
