@@ -1,6 +1,7 @@
 """The page about a model."""
 
 import html.parser
+import json
 import shutil
 from pathlib import Path
 
@@ -50,6 +51,17 @@ def test_what_a_label_says_is_text_and_no_markup(model: Path, tmp_path: Path):
     path = folder / "tasks" / "topic" / "task.json"
     path.write_text(path.read_text().replace('"sport"', '"<script>"'))
     assert "<script>" not in render(folder) and "&lt;script&gt;" in render(folder)
+
+
+def test_what_the_method_tells_of_its_tasks_is_shown(model: Path, tmp_path: Path):
+    folder = tmp_path / "model"
+    shutil.copytree(model, folder)
+    config = json.loads((folder / "config.json").read_text())
+    config["training"]["findings"] = {"topic": {"expert_use": [[0.25, 0.75], [0.1, 0.9]]}}
+    (folder / "config.json").write_text(json.dumps(config))
+    assert "<h2>Expert use</h2>" in render(folder)
+    assert "<tr><td>topic</td><td>25 / 75</td><td>10 / 90</td></tr>" in render(folder)
+    assert "Expert use" not in render(model)
 
 
 def test_a_curve_goes_from_the_lowest_score_to_the_highest():

@@ -33,7 +33,13 @@ def render(folder: Path) -> str:
     found, training = summary(folder), read_config(folder)["training"]
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(files("onepass.report").joinpath("page.html").read_text(encoding="utf-8"))
-    return template.render(model=found, training=training, curves=curves(training.get("history", [])))
+    told = training.get("findings", {})  # by task, what its method tells of it
+    return template.render(
+        model=found,
+        training=training,
+        curves=curves(training.get("history", [])),
+        findings=list(dict.fromkeys(name for of_task in told.values() for name in of_task)),
+    )
 
 
 def curves(history: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
