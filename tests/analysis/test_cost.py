@@ -12,7 +12,7 @@ from onepass.encoder.loading import random_encoder
 from onepass.encoder.tokenizer import Tokenizer
 from onepass.methods import METHODS
 
-L, H, HEADS, FFN, T, N, C = 6, 384, 12, 1536, 128, 8, 2
+L, H, HEADS, FFN, T, N, C = 6, 384, 12, 4 * 384, 128, 8, 2
 """Layers, width, heads, inner width, tokens, tasks, labels: the embedded encoder's sizes with a small vocabulary"""
 
 
@@ -24,16 +24,23 @@ def layer(tokens: int, keys: int | None = None) -> int:
 PLAIN = L * layer(T)
 
 
-def cost(method: str, num_tasks: int = N, **options: Any) -> Cost:
+def cost(method: str, num_tasks: int = N, width: int = H, length: int = T, **options: Any) -> Cost:
     raw = RawTokenizer(models.WordLevel({"[UNK]": 0, "[CLS]": 1, "[SEP]": 2}, unk_token="[UNK]"))
     raw.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
     )
     config = EncoderConfig(
-        family="bert", vocab_size=16, width=H, depth=L, heads=HEADS, ffn_width=FFN, max_positions=512, type_vocab=2
-    )
-    model = untrained_model(method, random_encoder(config, seed=0), Tokenizer(raw, T), num_tasks, options)
-    return cost_of(model, T)
+        family="bert",
+        vocab_size=16,
+        width=width,
+        depth=L,
+        heads=HEADS,
+        ffn_width=4 * width,
+        max_positions=512,
+        type_vocab=2,
+    )  # fmt: skip
+    model = untrained_model(method, random_encoder(config, seed=0), Tokenizer(raw, length), num_tasks, options)
+    return cost_of(model, length)
 
 
 def test_mtdnn_is_a_plain_pass_with_a_pooler_and_heads() -> None:
@@ -79,7 +86,7 @@ def test_prefixes_are_keys_that_every_layer_reads_and_light_heads() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_can_be_counted(method: str) -> None:
-    found = cost(method, num_tasks=2)
+    found = cost(method, num_tasks=2, width=48, length=64)
     assert found.passes == (1 if METHODS[method].one_pass and method != "mttag" else 2)
     assert found.parameters > found.parameters_per_task > 0
     assert found.ratio > 0.8

@@ -1,6 +1,7 @@
 """Sources of a prefix model, one by one: only what belongs to the change moves."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -85,32 +86,27 @@ def test_texts_kept_in_a_file_train_the_same_head_but_for_rounding(
     torch.testing.assert_close(*heads, atol=2e-3, rtol=0)
 
 
-def test_a_removed_source_leaves_the_other_prefixes_and_its_own_task(make_trainer: MakeTrainer) -> None:
+def test_sources_are_updated_added_and_removed_one_by_one(make_trainer: MakeTrainer) -> None:
     trainer = trained(make_trainer)
+    model, sets, options = trainer.model, list(trainer.sets), trainer.options
+    method = cast(TaskPrefixes, model.method)
     before = prefixes(trainer)
-    remove_source(trainer.model, trainer.sets, "tone", trainer.options)
-    assert cast(TaskPrefixes, trainer.model.method).sources == [TOPIC, SAME]
-    assert all(same(before, prefixes(trainer)))
-    assert set(trainer.model.predict("late goal", ["tone"])) == {"tone"}
-    with pytest.raises(ConfigError, match=r"Unknown source 'tone'.* Known: same, topic"):
-        remove_source(trainer.model, trainer.sets, "tone", trainer.options)
-
-
-def test_an_updated_source_moves_alone(make_trainer: MakeTrainer) -> None:
-    trainer = trained(make_trainer)
-    before = prefixes(trainer)
-    update_source(trainer.model, trainer.sets, "same", trainer.options)
+    update_source(model, sets, "same", options)
     assert same(before, prefixes(trainer)) == [True, True, False]
 
-
-def test_an_added_source_joins_the_others(make_trainer: MakeTrainer) -> None:
-    trainer = trained(make_trainer)
     before = prefixes(trainer)
-    item = trainer.sets[TOPIC]
-    item.task = item.task.model_copy(update={"name": "again"})
-    add_source(trainer.model, trainer.sets, item, trainer.options)
-    assert cast(TaskPrefixes, trainer.model.method).sources == [0, 1, 2, 3]
+    item = replace(sets[TOPIC], task=sets[TOPIC].task.model_copy(update={"name": "again"}))
+    add_source(model, sets, item, options)
+    assert method.sources == [0, 1, 2, 3]
     assert same(before, prefixes(trainer)[:3]) == [True, True, True]
+
+    before = prefixes(trainer)
+    remove_source(model, [*sets, item], "tone", options)
+    assert method.sources == [TOPIC, SAME, 3]
+    assert all(same(before, prefixes(trainer)))
+    assert set(model.predict("late goal", ["tone"])) == {"tone"}  # the task stays
+    with pytest.raises(ConfigError, match=r"Unknown source 'tone'.* Known: again, same, topic"):
+        remove_source(model, sets, "tone", options)
 
 
 def test_the_multi_task_rival_trains_the_encoder_and_then_freezes_it(make_trainer: MakeTrainer) -> None:
