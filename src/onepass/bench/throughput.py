@@ -11,14 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from openvino import opset13
 
 from onepass.bench.engines import EncoderParts, Form
 from onepass.bench.timing import interleaved
 from onepass.encoder.config import EncoderConfig
 from onepass.engine.graph import Range, constant, eight_bit_product
 from onepass.engine.plan import batches, padded
-from onepass.engine.runtime import Program, parameter
+from onepass.engine.runtime import Program, opset13, parameter
 from onepass.heads import make_kind
 from onepass.tasks import Task
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from openvino import Node, opset13
 
 from onepass.encoder.config import EncoderConfig
+from onepass.engine.runtime import Node, opset13
 from onepass.engine.weights import Weights
 
 FAR = np.float32(-1e9)

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from openvino import opset13
 
-from onepass.engine.runtime import Program, parameter
+from onepass.engine.runtime import Program, opset13, parameter
 from onepass.engine.weights import Weights
 
 Arrays = Mapping[str, np.ndarray]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from openvino import Node, opset13
 
 from onepass.engine.graph import constant, integer, integers
 from onepass.engine.runner import Runner, linear
+from onepass.engine.runtime import Node, opset13
 
 
 class Pooling(Runner):

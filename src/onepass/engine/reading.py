@@ -8,11 +8,10 @@ and are computed once, when tasks are chosen.
 from __future__ import annotations
 
 import numpy as np
-from openvino import Node, opset13
 
 from onepass.engine.graph import integer, integers
 from onepass.engine.runner import Runner
-from onepass.engine.runtime import parameter
+from onepass.engine.runtime import Node, opset13, parameter
 
 SITE = "/readers"
 """Ends the names of places where readers go through a linear layer of the encoder"""

@@ -7,11 +7,10 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from openvino import Node, opset13
 
 from onepass.engine.graph import EncoderGraph, Range, constant, integers, places
 from onepass.engine.poolers import poolers_of
-from onepass.engine.runtime import Program, parameter
+from onepass.engine.runtime import Node, Program, opset13, parameter
 from onepass.engine.weights import Weights
 
 Text = dict[str, np.ndarray]

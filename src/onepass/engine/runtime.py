@@ -1,14 +1,27 @@
-"""The runtime that computes graphs: OpenVINO on the CPU."""
+"""The runtime that computes graphs: OpenVINO on the CPU. What else is taken from its package is taken from here."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
-from openvino import Core, Model, Node, opset13
+
+# With OpenVINO comes its converter of other formats, which takes longer to import than all the rest and is not needed.
+# It is passed over if it cannot be imported, and can still be imported later.
+CONVERTER = "openvino.tools.ovc"
+hidden = {CONVERTER: None} if CONVERTER not in sys.modules else {}
+sys.modules.update(hidden)  # type: ignore[arg-type]
+try:
+    from openvino import Core, Model, Node, opset13
+finally:
+    for name in hidden:
+        del sys.modules[name]
+
+__all__ = ["Node", "Program", "opset13", "parameter", "usable_cores"]
 
 
 class Program:
