@@ -186,7 +186,11 @@ def _product(threads: int | None, int8: bool) -> Callable[[], object]:
     weight, given = (generator.standard_normal((SIDE, SIDE), dtype=np.float32) for _ in range(2))
     x = parameter("x", (-1, -1, SIDE))
     seen = Range(np.full(SIDE, -3.0, np.float32), np.full(SIDE, 3.0, np.float32))
-    output = eight_bit_product(x, weight, seen) if int8 else opset13.matmul(x, constant(weight), False, True)
+    output = (
+        eight_bit_product(x, weight, seen, np.arange(SIDE))
+        if int8
+        else opset13.matmul(x, constant(weight), False, True)
+    )
     program = Program([x], [output], threads)
     arrays = {"x": given[None]}
     return lambda: program(arrays)

@@ -25,7 +25,8 @@ FARTHEST = 128
 """Relative distances from here on share a bucket, as in `encoder.RelativeBias`"""
 
 OUTLIER, MOST_OUTLIERS = 3.0, 8
-"""Columns over so many times the middle one, at most so many of them, stay out of 8 bits"""
+"""Columns over so many times the middle one are far larger than the rest; how many may stay out of 8 bits"""
+ALL, NONE = slice(None), np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,10 @@ class Range:
 
     low: np.ndarray
     high: np.ndarray
+
+    @property
+    def largest(self) -> np.ndarray:
+        return np.maximum(np.abs(self.low), np.abs(self.high))
 
 
 @dataclass
@@ -102,13 +107,19 @@ class EncoderGraph:
     def feed_forward(self, number: int, x: Node, site: str = "") -> Node:
         """The second half of a layer, (G, M, H) in and out."""
         config, name = self.config, f"layers.{number}."
-        inner = self.linear(self.norm(x, name + "mlp_norm") if config.pre_norm else x, name + "up", name + "up" + site)
+        given = self.norm(x, name + "mlp_norm") if config.pre_norm else x
+        inner = self.linear(given, name + "up", name + "up" + site)
         if config.gated:
             inner, gate = opset13.split(inner, integer(2), 2).outputs()
-            inner = opset13.multiply(self._activated(inner), gate)
+            inner, large = opset13.multiply(self._activated(inner), gate), NONE
         else:
-            inner = self._activated(inner)
-        x = opset13.add(x, self.linear(inner, name + "down", name + "down" + site))
+            inner, large = self._activated(inner), self._outliers(name + "down" + site)
+        out = self.linear(inner, name + "down", name + "down" + site, left_out=large)
+        if len(large):
+            # Computed once more, by themselves: taken from all inner states, they would keep these in 32 bits.
+            few = self._activated(self._plain(given, name + "up", rows=large))
+            x = opset13.add(x, self._plain(few, name + "down", columns=large, bias=False))
+        x = opset13.add(x, out)
         return x if config.pre_norm else self.norm(x, name + "mlp_norm")
 
     def scaled(self, query: Node) -> Node:
@@ -123,15 +134,35 @@ class EncoderGraph:
         x = opset13.multiply(x, constant(self.weights[f"{name}.weight"]))
         return opset13.add(x, constant(self.weights[f"{name}.bias"])) if f"{name}.bias" in self.weights else x
 
-    def linear(self, x: Node, name: str, place: str, rows: slice = slice(None)) -> Node:
-        """W x + b with the named weights, or some rows of them; in 8 bits where the place has a range."""
+    def linear(self, x: Node, name: str, place: str, rows: slice = slice(None), left_out: np.ndarray = NONE) -> Node:
+        """W x + b with the named weights, or some rows of them; in 8 bits where the place has a range.
+
+        There the columns `left_out` of x are not multiplied.
+        """
         self.watched[place] = x
-        weight = self.weights[f"{name}.weight"][rows]
-        if place in self.ranges:
-            x = eight_bit_product(x, weight, self.ranges[place])
-        else:
-            x = opset13.matmul(x, constant(weight), False, True)
+        if place not in self.ranges:
+            return self._plain(x, name, rows)
+        weight = self.weights[f"{name}.weight"][rows].copy()
+        weight[:, left_out] = 0
+        seen = self.ranges[place]
+        usual = np.setdiff1d(np.arange(weight.shape[1]), left_out)
+        x = eight_bit_product(x, weight, seen, usual)
         return opset13.add(x, constant(self.weights[f"{name}.bias"][rows])) if f"{name}.bias" in self.weights else x
+
+    def _plain(self, x: Node, name: str, rows: Any = ALL, columns: Any = ALL, bias: bool = True) -> Node:
+        """W x + b in 32 bits, with some rows or some columns of W."""
+        x = opset13.matmul(x, constant(self.weights[f"{name}.weight"][rows][:, columns]), False, True)
+        if not bias or f"{name}.bias" not in self.weights:
+            return x
+        return opset13.add(x, constant(self.weights[f"{name}.bias"][rows]))
+
+    def _outliers(self, place: str) -> np.ndarray:
+        """The columns of what goes into a layer in 8 bits that were seen far above the middle one; few."""
+        if place not in self.ranges:
+            return NONE
+        largest = self.ranges[place].largest
+        order = np.argsort(-largest)[:MOST_OUTLIERS]
+        return np.sort(order[largest[order] > OUTLIER * np.median(largest)])
 
     def _rows(self, table: str, numbers: Node) -> Node:
         return opset13.gather(constant(self.weights[f"{table}.weight"]), numbers, integer(0))
@@ -241,29 +272,23 @@ def _buckets(distance: np.ndarray, config: EncoderConfig) -> np.ndarray:
     return np.asarray(np.where(far < exact, far, logarithmic) + half * (distance > 0))
 
 
-def eight_bit_product(x: Node, weight: np.ndarray, seen: Range) -> Node:
+def eight_bit_product(x: Node, weight: np.ndarray, seen: Range, usual: np.ndarray) -> Node:
     """W x with both sides as whole numbers of 8 bits: 256 steps for x, and for each output of the weights.
 
-    A few columns of x are far larger than the rest, and would leave it few steps: these stay as they are, and their
-    part of the product is added.
+    usual: the columns of x that count. Where some are far larger than the rest, and would leave it few steps, each
+    column is divided by a factor that its weights are multiplied with (SmoothQuant, arXiv:2211.10438).
     """
-    large = _outliers(seen)
-    usual = np.setdiff1d(np.arange(len(seen.low)), large)
-    ends = [constant(np.float32(end)) for end in (min(seen.low[usual].min(), -1e-6), max(seen.high[usual].max(), 1e-6))]
+    factors = np.ones(weight.shape[1], np.float32)
+    largest, strongest = seen.largest[usual], np.abs(weight).max(0)[usual]
+    if largest.max() > OUTLIER * np.median(largest):
+        largest, strongest = (np.maximum(part, 1e-3 * part.max() + 1e-12) for part in (largest, strongest))
+        factors[usual] = np.sqrt(largest / strongest)
+        x = opset13.multiply(x, constant(1 / factors))
+    low = min(float((seen.low / factors)[usual].min()), -1e-6)
+    high = max(float((seen.high / factors)[usual].max()), 1e-6)
+    ends = [constant(np.float32(end)) for end in (low, high)]
     steps = opset13.fake_quantize(x, *ends, *ends, 256)
-    kept = weight.copy()
-    kept[:, large] = 0
-    spreads = np.maximum(np.abs(kept).max(1, keepdims=True), 1e-12).astype(np.float32) / np.float32(127)
-    whole = opset13.constant(np.rint(kept / spreads).astype(np.int8))
-    product = opset13.matmul(steps, opset13.multiply(opset13.convert(whole, "f32"), constant(spreads)), False, True)
-    if not len(large):
-        return product
-    columns = opset13.gather(x, constant(large), integer(2))
-    return opset13.add(product, opset13.matmul(columns, constant(weight[:, large]), False, True))
-
-
-def _outliers(seen: Range) -> np.ndarray:
-    """The columns that were seen far above the middle one."""
-    largest = np.maximum(np.abs(seen.low), np.abs(seen.high))
-    order = np.argsort(-largest)[:MOST_OUTLIERS]
-    return np.sort(order[largest[order] > OUTLIER * np.median(largest)])
+    scaled = weight * factors
+    spreads = np.maximum(np.abs(scaled).max(1, keepdims=True), 1e-12).astype(np.float32) / np.float32(127)
+    whole = opset13.constant(np.rint(scaled / spreads).astype(np.int8))
+    return opset13.matmul(steps, opset13.multiply(opset13.convert(whole, "f32"), constant(spreads)), False, True)
