@@ -27,6 +27,7 @@ tasks:
     text: text
     label: label_names
     metric: macro_f1
+    threshold: {{best: f1}}
   similarity:
     kind: regression
     train: {data}/glue_stsb/train.parquet

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 import onepass
 from onepass.cli.app import app
+from onepass.loading import load_fastest
 
 TASKS = """
 encoder: {encoder}
@@ -121,6 +122,24 @@ def test_tasks_are_added_and_removed(folder: Path, tmp_path: Path) -> None:
     model.remove_task("names")
     model.save(tmp_path / "other")
     assert set(onepass.load(tmp_path / "other").predict("the senate vote")) == {"topic", "more"}
+
+
+def test_the_engine_answers_all_kinds_alike(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("openvino")
+    model = onepass.load(folder / "model")
+    model.save(tmp_path / "model")
+    assert run("export", tmp_path / "model").exit_code == 0
+    inputs: list[Any] = [
+        "the senate vote wins",
+        ("why ?", "the senate wins it"),
+        {"premise": "late goal", "one": "bad vote", "two": "it wins"},
+        {"word": "goal", "first": "late goal", "second": "the goal wins"},
+    ]
+    for one, two in zip(load_fastest(tmp_path / "model").predict(inputs), model.predict(inputs), strict=True):
+        assert one.keys() == two.keys()
+        for name, answer in two.items():
+            assert one[name].label == answer.label
+            assert one[name].score == pytest.approx(answer.score, abs=1e-3)
 
 
 BROKEN: dict[str, tuple[dict[str, Any], list[dict[str, Any]], dict[int, str]]] = {
