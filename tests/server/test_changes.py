@@ -118,6 +118,30 @@ def test_a_task_is_installed_and_removed_under_load(live: Any) -> None:
     assert {status for status, _ in asking.answers} == {200}
 
 
+def test_a_folder_that_somebody_else_changes_is_taken_over(live: Any) -> None:
+    from onepass.living import remove_task
+    from onepass.server.versions import restore
+
+    before, names = live.get("/info")[1]["revision"], task_names(live)
+    remove_task(live.folder, "tone")
+    live.until(lambda: task_names(live) == names - {"tone"}, 30)
+    restore(live.folder, before)
+    live.until(lambda: live.get("/info")[1]["revision"] == before, 30)
+
+
+TRAVERSALS = ["..", "../topic", "..%2f..%2fetc", "%2e%2e", "topic%00", "/etc/passwd", "a/../../b", "topic%0a", "~root"]
+
+
+@pytest.mark.parametrize("name", TRAVERSALS)
+def test_names_that_lead_elsewhere_are_refused(live: Any, name: str) -> None:
+    body = json.dumps({"rows": ROWS}).encode()
+    files = {path for path in live.folder.parent.rglob("*") if ".versions" not in str(path)}
+    for method, path in (("PUT", "/tasks/{}"), ("DELETE", "/tasks/{}"), ("GET", "/tasks/{}/archive")):
+        status = live.request(method, path.format(name), body, JSON)[0]
+        assert status in (404, 405, 422), (method, name)
+    assert {path for path in live.folder.parent.rglob("*") if ".versions" not in str(path)} == files
+
+
 def test_only_the_admin_may_change_tasks(live: Any, server: Any) -> None:
     key, live.key = live.key, "somebody's key"
     try:

@@ -37,7 +37,7 @@ WORDS = (
     "the council voted late on a new budget for roads schools and the harbour while people asked why it took so long",
     "team wins final after extra time doctors warn of flu season market falls as rates rise artist opens gallery",
 )
-DRAIN = "drain"  # ends its servers, so it has its own
+ALONE = ("inside", "drain")  # checks with servers of their own
 JSON = "application/json"
 KEY, ADMIN, POOR = "bench", "bench-admin", "bench-poor"
 
@@ -169,8 +169,9 @@ class Bench:
             for name, check in self.checks().items():
                 if only is None or name in only or name == "capacity":
                     yield asyncio.run(self._one(check, server))
-        if only is None or DRAIN in only:
-            yield asyncio.run(self.drain())
+        for name, alone in (("inside", self.compare), ("drain", self.drain)):
+            if only is None or name in only:
+                yield asyncio.run(alone())
 
     async def _one(self, check: Callable[[Server, Client], Awaitable[Check]], server: Server) -> Check:
         client = Client(server.port, KEY)
@@ -184,42 +185,48 @@ class Bench:
 
     # --- the checks ---------------------------------------------------------------------------------------------
 
-    async def find_capacity(self, server: Server, client: Client) -> Check:
-        """P2: as fast as without HTTP, and hardly slower for one text."""
-        check = Check("capacity", "P2: throughput against in-process, time added to one text")
+    async def compare(self) -> Check:
+        """P2: about as fast as without HTTP, and hardly slower for one text."""
+        check = Check("inside", "P2: texts a second against in-process, time added to one text")
         inside = InProcess(self.folder, self.threads)
-        requests = self.requests(client)
-        await saturate(client, requests, 32, 1.0)
-        best = await saturate(client, requests, 64, 3.0)
-        shares = {
-            "short": await self.share(client, inside, self.texts, 1),
-            "long": await self.share(client, inside, self.long_texts, 1),
-            "long_by_8": await self.share(client, inside, self.long_texts, 8),
-        }
-        waits: dict[str, list[float]] = {"http": [], "inside": []}
-        for number in range(200):
-            text = self.texts[number % len(self.texts)]
-            start = time.perf_counter()
-            await client.send(requests[number % len(requests)])
-            waits["http"].append(1000 * (time.perf_counter() - start))
-            waits["inside"].append(inside.one(text))
-        rate = 0.6 * best.rate()
-        while True:  # the ramp: until what is asked for is not answered any more
-            load = await open_loop(client, requests, rate, 4.0 if not self.long else 20.0)
-            if load.statuses[200] < 0.97 * sum(load.statuses.values()) or load.quantile(0.99) > 1000:
-                break
-            self.capacity, rate = load.rate(), 1.15 * rate
+        with self.server(**{"max-wait-s": 60}) as server:  # as many at once as it takes, and none refused
+            client = Client(server.port, KEY)
+            shares = {
+                "short": await self.share(client, inside, self.texts, 1),
+                "long": await self.share(client, inside, self.long_texts, 1),
+                "long_by_8": await self.share(client, inside, self.long_texts, 8),
+            }
+            waits: dict[str, list[float]] = {"http": [], "inside": []}
+            for text in self.texts:
+                start = time.perf_counter()
+                await client.send(client.request(text))
+                waits["http"].append(1000 * (time.perf_counter() - start))
+                waits["inside"].append(inside.one(text))
+            client.close()
         inside.close()
-        self.capacity = self.capacity or best.rate()
         added = statistics.median(waits["http"]) - statistics.median(waits["inside"])
         check.found = {
-            "requests_per_s": round(self.capacity, 1),
-            "saturated_per_s": round(best.rate(), 1),
             "share_of_in_process": shares,
             "added_ms": round(added, 2),
             "one_text_ms": round(statistics.median(waits["http"]), 2),
         }
         check.goals = {"share >= 0.85 (long)": shares["long"] >= 0.85, "added <= 2 ms": added <= 2}
+        return check
+
+    async def find_capacity(self, server: Server, client: Client) -> Check:
+        """The ramp: more and more, until what is asked for is not answered any more."""
+        check = Check("capacity", "C: requests of one short text a second")
+        requests = self.requests(client)
+        await saturate(client, requests, 32, 1.0)
+        best = await saturate(client, requests, 64, 3.0)
+        rate = 0.6 * best.rate()
+        while True:
+            load = await open_loop(client, requests, rate, 20.0 if self.long else 4.0)
+            if load.statuses[200] < 0.97 * sum(load.statuses.values()) or load.quantile(0.99) > 1000:
+                break
+            self.capacity, rate = load.rate(), 1.15 * rate
+        self.capacity = self.capacity or best.rate()
+        check.found = {"requests_per_s": round(self.capacity, 1), "saturated_per_s": round(best.rate(), 1)}
         return check
 
     async def share(self, client: Client, inside: InProcess, texts: list[str], at_once: int) -> float:

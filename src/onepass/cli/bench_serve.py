@@ -24,11 +24,11 @@ def serve(
 
     onepass bench serve runs/news
     """
-    from onepass.bench.serve import DRAIN, Bench
+    from onepass.bench.serve import ALONE, Bench
 
     bench = Bench(folder, long=long, threads=threads)
     names = None if only is None else [name.strip() for name in only.split(",")]
-    known = [*bench.checks(), DRAIN]
+    known = [*bench.checks(), *ALONE]
     if wrong := [name for name in names or [] if name not in known]:
         raise ConfigError(unknown("check", wrong[0], known))
     if not folder.is_dir():
