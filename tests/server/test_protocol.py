@@ -115,6 +115,9 @@ def test_no_text_is_ever_in_a_log_an_error_or_a_counter(server: Any) -> None:
         assert canary not in json.dumps(server.predict([text, 1])[1])
         assert canary not in json.dumps(server.post("/predict", {"inputs": {"a": text}})[1])
         assert canary not in json.dumps(server.post("/v1/moderations", {"input": text})[1])
+    for start in range(0, 1024, 64):
+        texts = [f"{canary} number {number}" for number in range(start, start + 64)]
+        assert canary not in json.dumps(server.predict(texts)[1])
     for path in (f"/{canary}", f"/predict?{canary}", f"/v2/models/{canary}/ready"):
         server.get(path)
     server.request("POST", "/predict", f'{{"inputs": "{canary}'.encode(), {"Content-Type": "application/json"})

@@ -135,9 +135,9 @@ class Bench:
         self.capacity = 0.0
         """C, requests of one text a second"""
         words = " ".join(WORDS).split()
-        self.texts = [" ".join(words[n % 23 : n % 23 + 6 + n % 13]) for n in range(200)]
+        self.texts = [" ".join([str(n), *words[n % 23 : n % 23 + 6 + n % 13]]) for n in range(200)]
         """Short texts, all different: the same text twice in a batch may be computed once"""
-        self.long_texts = [" ".join((words * 9)[n : n + 140]) for n in range(200)]
+        self.long_texts = [" ".join([str(n), *words * 4][:140]) for n in range(200)]
         """As long as the model reads"""
 
     @contextlib.contextmanager

@@ -21,6 +21,32 @@ SMALL_CHUNKS = 64 * 1024
 """Bytes after which a body must be more than framing: each chunk costs time, and a flood of tiny ones costs much"""
 
 
+class Joined:
+    """A transport that sends what is written within one turn of the loop at once: a head and its body in one go."""
+
+    def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop):
+        self._transport, self._loop = transport, loop
+        self._parts: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        if data:
+            if not self._parts:
+                self._loop.call_soon(self._flush)
+            self._parts.append(data)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._parts:
+            self._transport.write(b"".join(self._parts))
+            self._parts.clear()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 def guarded_protocol(settings: Settings, metrics: Metrics) -> type[H11Protocol]:
     """The protocol with these limits."""
     addresses: Counter[str] = Counter()
@@ -33,7 +59,7 @@ def guarded_protocol(settings: Settings, metrics: Metrics) -> type[H11Protocol]:
         _counted = False
 
         def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
+            super().connection_made(Joined(transport, self.loop))  # type: ignore[arg-type]
             address = self.client[0] if self.client else ""
             addresses[address] += 1
             self._counted = True
