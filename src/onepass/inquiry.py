@@ -133,15 +133,16 @@ class Inquiry:
             parts[groups] = list(run([piece for piece, _ in chosen], [number for number, _, _ in asked], ranges))
         found = []
         for group, tasks in enumerate(self.groups):
-            columns: list[Any] = []
-            for column in range(len(tasks)):
-                values = {
-                    groups: parts[groups][sum(len(self.groups[g]) for g in groups if g < group) + column]
-                    for groups in runs
-                    if group in groups
-                }
-                columns.append(_by_row(values, where[group], tasks[column][2]))
-            found.append(columns)
+            firsts = {
+                groups: sum(len(self.groups[g]) for g in groups if g < group) for groups in runs if group in groups
+            }
+            gather = _by_row(where[group])
+            found.append(
+                [
+                    gather({groups: parts[groups][first + column] for groups, first in firsts.items()}, kind)
+                    for column, (_, _, kind) in enumerate(tasks)
+                ]
+            )
         return found
 
     def _share(self) -> tuple[dict[tuple[int, ...], list[Any]], list[list[list[tuple[tuple[int, ...], int]]]]]:
@@ -191,16 +192,24 @@ def _alike(asked: Sequence[tuple[int, Task, Kind]], is_row: bool) -> list[list[t
     return list(groups.values())
 
 
-def _by_row(values: Mapping[Any, Any], where: Sequence[Sequence[tuple[Any, int]]], kind: Kind) -> Any:
-    """The logits of each input from those of its sequences."""
-    if not kind.ragged and all(len(own) == 1 for own in where):
-        if len(values) == 1:  # the most usual case by far: one sequence an input, all of them run together
-            return next(iter(values.values()))[[own[0][1] for own in where]]
-        return np.stack([values[groups][place] for ((groups, place),) in where])
-    rows = [[values[groups][place] for groups, place in own] for own in where]
-    if not kind.ragged:
-        return np.stack([kind.pool_row(np.stack(row)) for row in rows])
-    return [np.concatenate([np.atleast_2d(logits) for logits in row]) for row in rows]
+def _by_row(where: Sequence[Sequence[tuple[Any, int]]]) -> Callable[[Mapping[Any, Any], Kind], Any]:
+    """A function that gathers, for one task after the other, the logits of each input from those of its sequences."""
+    single = all(len(own) == 1 for own in where)
+    places = [own[0][1] for own in where] if single else []
+    in_order = places == list(range(len(places)))
+
+    def gather(values: Mapping[Any, Any], kind: Kind) -> Any:
+        if not kind.ragged and single:
+            if len(values) == 1:  # the most usual case by far: one sequence an input, all of them run together
+                (logits,) = values.values()
+                return logits if in_order and len(logits) == len(places) else logits[places]
+            return np.stack([values[groups][place] for ((groups, place),) in where])
+        rows = [[values[groups][place] for groups, place in own] for own in where]
+        if not kind.ragged:
+            return np.stack([kind.pool_row(np.stack(row)) for row in rows])
+        return [np.concatenate([np.atleast_2d(logits) for logits in row]) for row in rows]
+
+    return gather
 
 
 def _item(given: Text, task: Task, kind: Kind) -> Item:

@@ -28,7 +28,7 @@ from onepass.where import PLAIN, Where
 
 Forward = Callable[[Batch, Tensor], States]
 SERVING_TOKENS = 4096  # tokens a batch of a prediction; more brings no speed on two cores
-SERVING_ASKS = 16384  # texts times tasks of a batch; what is read for each ask has to fit into memory
+SERVING_ASKS = 8192  # texts times tasks of a batch; what is read for each ask has to fit into memory
 
 
 class Head(nn.Linear):

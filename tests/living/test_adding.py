@@ -13,9 +13,10 @@ from onepass.methods import METHODS
 from onepass.model import Model
 from onepass.tasks import Task, make_task
 from onepass.training import adding
-from onepass.training.adding import Adding, AddOptions, add_options, most_similar, train_task
+from onepass.training.adding import Adding, AddOptions, add_options, cached_logits, train_task
 from onepass.training.cache import TextCache
 from onepass.training.sets import TaskSet, read_set
+from onepass.training.start import most_similar
 
 MakeModel = Callable[..., Model]
 
@@ -120,6 +121,17 @@ def test_a_task_that_joins_a_group_leaves_its_readers_as_they_are(
     assert all(torch.equal(value, after[name]) for name, value in before.items())
     assert model.method.readers_of().tolist() == [0, 1, 1]
     assert not torch.equal(model.heads[2].weight, model.heads[1].weight)
+
+
+def test_a_fitted_head_knows_its_rows_before_the_first_step(make_model: MakeModel, item: TaskSet) -> None:
+    scores = {}
+    for head in ("fitted", "drawn"):
+        model = make_model()
+        options = AddOptions(head=head, epochs=1, token_rate=0.0, head_rate=0.0)  # type: ignore[arg-type]
+        train_task(model, item, options, progress=False)
+        logits = cached_logits(model, len(model.tasks) - 1, TextCache(model.method, item.train))
+        scores[head] = float((logits.argmax(-1) == item.train.targets).mean())
+    assert scores["fitted"] > max(0.8, scores["drawn"])
 
 
 def test_two_trainings_with_one_seed_are_the_same(make_model: MakeModel, item: TaskSet) -> None:

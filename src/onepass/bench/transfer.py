@@ -101,8 +101,8 @@ def _new_task(run: TransferRun, file: TaskFile, tasks: Tasks, folder: Path | Non
 
 def _task_like(model: Model, item: TaskSet, like: Any) -> str:
     """The task that a new one begins like: by its name, by the new task's (a mapping), or the most similar one."""
-    from onepass.training.adding import most_similar
     from onepass.training.cache import TextCache
+    from onepass.training.start import most_similar
 
     wanted = like.get(item.task.name, SIMILAR) if isinstance(like, dict) else like
     if not wanted or not model.names or wanted in model.names:

@@ -126,10 +126,16 @@ class Method(nn.Module):
     def let_read_tokens(self, task: int) -> None:
         """Give a task what it needs to read tokens."""
         cast(Any, self.tasks[task]).reads_tokens = True
+        self.tasks.forget()
 
     def reading_tokens(self, asked: Tensor) -> list[int]:
         """The tasks among those asked (B, K) that read tokens."""
-        return [task for task in asked.unique().tolist() if getattr(self.tasks[task], "reads_tokens", False)]
+
+        def find() -> set[int]:
+            return {number for number, task in enumerate(self.tasks) if getattr(task, "reads_tokens", False)}
+
+        known = self.tasks.remember("reading tokens", find)
+        return sorted(known.intersection(asked.unique().tolist())) if known else []
 
     def share(self, new: int, old: int) -> None:
         """Let a task hold, in place of its own, what tasks of one group share with another of its group."""

@@ -10,11 +10,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, cast, get_type_hints
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from tqdm import tqdm
 
 from onepass.calibration import settle
@@ -31,11 +31,13 @@ from onepass.training.evaluation import as_logits, scores_of
 from onepass.training.optimizer import PlainAdamW, parameter_groups, rate_at, set_rates
 from onepass.training.options import TrainOptions
 from onepass.training.sets import TaskSet, fingerprint, read_set
+from onepass.training.start import as_numbers, fitted_head, most_similar
 
 log = logging.getLogger(__name__)
 Start = Literal["mean", "similar", "fresh"]
 Precision = Literal["auto", "fp32", "bf16"]
-SIMILAR_ROWS = 128  # rows on which the most similar task is found
+Head = Literal["drawn", "fitted"]
+FITTED_ROWS = 1024  # rows to which a head is fitted
 BATCH_TOKENS = 8192
 EPOCHS, LEAST_STEPS = 8, 100
 
@@ -48,6 +50,8 @@ class AddOptions:
     """Where the task's own weights begin: the mean of the other tasks', those of the most similar task, or anew"""
     like: str = ""
     """The task whose own weights (embedding, gates, readers) they begin as a copy of, whatever `start` says"""
+    head: Head = "drawn"
+    """Where its head begins: drawn at random, or fitted to its rows by a ridge regression"""
     epochs: int = 0
     """Passes over the task's rows; 0: eight, or more if the rows are so few that this would be under 100 steps"""
     batch_size: int = 64
@@ -230,6 +234,24 @@ class Adding:
             old = most_similar(self.train, self.item.train.targets, others, self.options.seed)
             log.info("%s: starts from %s, the most similar task", self.item.task.name, self.model.tasks[old].name)
             self.model.method.start_from(self.number, old)
+        one_vector_a_row = not self.kind.reads_tokens and len(self.item.train.offsets) == len(self.item.train) + 1
+        if self.options.head == "fitted" and one_vector_a_row:
+            self.fit_head()
+
+    @torch.no_grad()
+    def fit_head(self) -> None:
+        """Start the head as a regression of the targets on the vectors that the task's start weights give."""
+        item, head = self.item, cast(nn.Linear, self.model.heads[self.number])
+        rows = np.random.default_rng(self.options.seed).permutation(len(item.train))[:FITTED_ROWS].tolist()
+        self.model.eval()
+        parts = [self.train.ask(rows[i : i + 128], [self.number])[3].vectors for i in range(0, len(rows), 128)]
+        vectors = torch.cat(parts)[:, 0].float().cpu()  # (R, H)
+        are_labels = np.issubdtype(item.train.targets.dtype, np.integer)
+        numbers = as_numbers(item.train.targets if are_labels else self.targets, rows, head.out_features)
+        wanted = torch.as_tensor(np.stack([self.targets[row] for row in rows]))
+        weight, bias = fitted_head(vectors, numbers, lambda logits: float(self.kind.loss(logits, wanted).mean()))
+        head.weight.copy_(weight)
+        head.bias.copy_(bias)
 
     def loss(self, rows: Sequence[int]) -> Tensor:
         """The mean loss of these training rows."""
@@ -264,30 +286,3 @@ def cached_logits(model: Model, number: int, texts: TextCache) -> Any:
         for place, own in model.row_logits(batch, asked, where, lambda *_, found=states: found).items():
             logits[rows[place]] = own
     return as_logits(logits, model.kinds[number], model.tasks[number])
-
-
-@torch.no_grad()
-def most_similar(texts: TextCache, targets: np.ndarray, tasks: Sequence[int], seed: int) -> int:
-    """The task whose vectors tell the most about the targets, by a ridge regression that leaves one row out."""
-    rows = np.random.default_rng(seed).permutation(len(targets))[:SIMILAR_ROWS].tolist()
-    wanted = targets[rows]
-    if np.issubdtype(wanted.dtype, np.integer) and wanted.ndim == 1:
-        wanted = np.eye(int(targets.max()) + 1)[wanted]
-    y = torch.from_numpy(wanted.reshape(len(rows), -1).astype(np.float32))
-    y = y - y.mean(0)
-    was_training = texts.method.training
-    texts.method.eval()
-    _, _, where, states = texts.ask(rows, tasks)
-    assert where.rows is not None
-    vectors = states.vectors.float().cpu()[np.unique(where.rows, return_index=True)[1]]  # of a row's first sequence
-    texts.method.train(was_training)
-    errors = [_left_out_error(vectors[:, place], y) for place in range(len(tasks))]
-    return tasks[int(np.argmin(errors))]
-
-
-def _left_out_error(x: Tensor, y: Tensor) -> float:
-    """The mean square error of each target (R, C), predicted from the other rows' vectors (R, H) and targets."""
-    x = x - x.mean(0)
-    kernel = x @ x.T
-    inverse = torch.linalg.inv(kernel + kernel.diagonal().mean().clamp(min=1e-6) * 0.1 * torch.eye(len(x)))
-    return float(((inverse @ y) / inverse.diagonal().unsqueeze(1)).square().mean())
