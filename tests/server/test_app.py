@@ -1,6 +1,9 @@
 """The routes, asked over a real socket."""
 
 import json
+import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -150,3 +153,15 @@ def test_other_sites_names_do_not_lead_here(server: Any) -> None:
 def test_unknown_paths_and_verbs_are_told_in_our_shape(server: Any) -> None:
     assert server.get("/nothing")[1]["error"]["code"] == "http"
     assert server.request("DELETE", "/predict")[0] == 405
+
+
+def test_neither_the_server_nor_a_worker_with_an_engine_imports_torch(server: Any) -> None:
+    code = "import sys, onepass.server.run, onepass.server.worker; sys.exit('torch' in sys.modules)"
+    source = str(Path(onepass.__file__).parents[1])
+    assert (
+        subprocess.run([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": source}, check=False).returncode
+        == 0
+    )
+    mapped = [Path(f"/proc/{process.pid}/maps") for process in server.workers()]
+    if mapped[0].exists():
+        assert "libtorch" not in mapped[0].read_text()

@@ -46,6 +46,28 @@ def test_a_text_that_ends_the_worker_does_not_take_its_neighbours_along(server: 
     server.until(server.is_ready)
 
 
+@pytest.mark.slow
+def test_a_text_that_hangs_the_worker_does_not_take_its_neighbours_along(server: Any) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        slow = threads.submit(server.predict, "fault:slow")  # so that the next ones share a batch
+        answers = list(threads.map(server.predict, ["goal", "fault:hang", "senate vote"]))
+    assert slow.result()[0] == 200
+    assert [status for status, _ in answers] == [200, 500, 200]
+    server.until(server.is_ready)
+
+
+@pytest.mark.slow
+def test_two_workers_share_the_work_and_one_goes_on_alone(start: Callable[..., Any], served: Any) -> None:
+    server = start(served, workers=2, environment={"ONEPASS_SERVER_FAULTS": "1"}).wait()
+    assert len(server.workers()) == 2
+    with ThreadPoolExecutor(16) as threads:
+        asked = [threads.submit(server.predict, "fault:slow") for _ in range(16)]
+        server.workers()[0].kill()
+        assert {answer.result()[0] for answer in asked} == {200}
+    assert server.is_ready()
+    server.until(lambda: len(server.workers()) == 2)
+
+
 def test_a_model_that_cannot_be_loaded_is_the_users_to_mend(start: Callable[..., Any], tmp_path: Any) -> None:
     server = start(tmp_path)
     assert server.process.wait(60) == 2

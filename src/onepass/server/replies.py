@@ -24,6 +24,8 @@ class Refused(Exception):
         headers = {}
         if self.retry_s is not None:
             headers["retry-after"] = str(max(1, math.ceil(self.retry_s)))
+        if self.status == 401:
+            headers["www-authenticate"] = "Bearer"
         if self.status in (408, 413):
             headers["connection"] = "close"
         return headers
