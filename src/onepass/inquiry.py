@@ -215,6 +215,9 @@ def _by_row(where: Sequence[Sequence[tuple[Any, int]]]) -> Callable[[Mapping[Any
 def _item(given: Text, task: Task, kind: Kind) -> Item:
     """What a task reads of an input; a blank text is read as it is."""
     if isinstance(given, Mapping):
-        return kind.item(task, given) or Item([("",) * (kind.num_texts(task) or 1)])
+        item, num_texts = kind.item(task, given), kind.num_texts(task)
+        if item is None and not num_texts:
+            raise ValueError(f"has a blank text in {' or '.join(map(repr, task.text))}. Give one.")
+        return item or Item([("",) * num_texts])
     texts = (given,) if isinstance(given, str) else tuple(given)
     return kind.item(task, dict(zip(task.text, texts, strict=True))) or Item([texts])

@@ -75,6 +75,17 @@ def test_rows_are_asked_the_tasks_whose_columns_they_have(folder: Path) -> None:
         model.predict([row | {"first": "vote"}, row], tasks=["sense"])
 
 
+def test_blank_texts_are_answered_or_said(folder: Path) -> None:
+    model = onepass.load(folder / "model")
+    assert model.predict({"tokens": []})["names"].spans == ()
+    assert model.predict("")["names"].label == []
+    assert model.predict(("why ?", ""))["answer"].spans == ()
+    with pytest.raises(onepass.DataError, match=r"Text 1: task 'cause' has a blank text in 'premise'"):
+        model.predict({"premise": " ", "one": "a", "two": "b"})
+    with pytest.raises(onepass.DataError, match=r"task 'sense' has a blank text in 'first' or 'second'"):
+        model.predict({"word": "a", "first": "a", "second": None})
+
+
 def test_a_mixed_list_is_answered_in_order(folder: Path) -> None:
     model = onepass.load(folder / "model")
     inputs = ["late goal", ("why ?", "the goal"), {"premise": "late goal", "one": "bad vote", "two": "it wins"}]
