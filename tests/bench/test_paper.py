@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from onepass.analysis.cost import untrained_model
 from onepass.bench.accuracy import Run
-from onepass.bench.paper import Table, beside, figures_of, make_run, read_table, repeat
+from onepass.bench.paper import Table, beside, figures_of, is_of_a_task, make_run, read_table, repeat, with_means
 from onepass.bench.transfer import TransferRun
 from onepass.cli.app import app
 from onepass.encoder.loading import load_encoder
@@ -85,6 +85,7 @@ def test_the_papers_figures_stand_beside_ours(suite: Path, tmp_path: Path) -> No
     assert (second["paper"], second["seeds"]) == (82.5, 2)
     assert second["ours"] == pytest.approx(60 + 1 + 0.5 / 3)
     assert found["rows"][2]["figures"]["average"] == {"paper": 81.0, "ours": None, "spread": None, "seeds": 0}
+    assert found["rows"][0]["tasks"]["topic"]["ours"] == 70.5
     assert (found["done"], found["planned"]) == (4, 4)
     arguments = ["bench", "paper", str(tmp_path / "table.yaml"), "--suite", str(suite), "--seeds", "2"]
     shown = CliRunner().invoke(app, [*arguments, "-o", str(output)])
@@ -138,3 +139,13 @@ def test_new_tasks_are_reported_by_share_and_start() -> None:
     figures = figures_of(table, {"cells": cells, "new": ["a", "b"]}, [])
     assert figures == {"1%": 75.0, "a 1%": 70.0, "b 1%": 80.0, "0% like x": 30.0, "a 0% like x": 30.0}
     assert beside({"a 1%": 81.9}, [figures])["a 1%"]["paper"] == 81.9
+
+
+def test_a_papers_figures_of_new_tasks_are_averaged_for_suites_that_have_others() -> None:
+    table = Table("t", "p", (), protocol="new_task", new=("scitail", "snli"))
+    figures = with_means(table, {"scitail 1%": 80.0, "snli 1%": 90.0, "scitail 0% like cola": 43.0})
+    assert figures["1%"] == 85.0
+    assert figures["0% like cola"] == 43.0
+    assert [is_of_a_task(table, what, [["same"]]) for what in ("1%", "snli 1%", "same 1%", "0% like cola")] == [
+        False, True, True, False,
+    ]  # fmt: skip

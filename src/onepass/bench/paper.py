@@ -151,7 +151,16 @@ def repeat(
         done = [lines[key] for key in keys if key in lines]
         common = _common_tasks(table, lines.values()) if table.protocol == "train" else []
         ours = [figures_of(table, line, common) for line in done]
-        rows.append({"name": row.name, "method": row.method and row.method_text, "figures": beside(row.paper, ours)})
+        figures = beside(with_means(table, row.paper), ours)
+        of_tasks = {what for what in figures if is_of_a_task(table, what, [line.get("new", ()) for line in done])}
+        rows.append(
+            {
+                "name": row.name,
+                "method": row.method and row.method_text,
+                "figures": {what: figure for what, figure in figures.items() if what not in of_tasks},
+                "tasks": {what: figure for what, figure in figures.items() if what in of_tasks},
+            }
+        )
     return {
         "title": table.title,
         "paper": table.paper,
@@ -216,6 +225,29 @@ def beside(paper: Figures, ours: Sequence[Figures]) -> dict[str, dict[str, Any]]
             "seeds": len(values),
         }
     return made
+
+
+def with_means(table: Table, paper: Figures) -> Figures:
+    """The paper's figures, with the means over new tasks that it gives one by one, to set beside those of other suites.
+
+    >>> table = Table("", "", (), protocol="new_task", new=("a", "b"))
+    >>> with_means(table, {"a 1%": 80.0, "b 1%": 90.0})
+    {'a 1%': 80.0, 'b 1%': 90.0, '1%': 85.0}
+    """
+    shared: dict[str, list[float]] = {}
+    for what, value in paper.items():
+        name, _, rest = what.partition(" ")
+        if table.protocol == "new_task" and name in table.new:
+            shared.setdefault(rest, []).append(value)
+    return paper | {rest: float(np.mean(values)) for rest, values in shared.items() if rest not in paper}
+
+
+def is_of_a_task(table: Table, what: str, new: Sequence[Sequence[str]]) -> bool:
+    """Whether a figure is about one task, not about several."""
+    if table.protocol == "train":
+        return what not in ("average", "deviation", "data_used", *table.groups)
+    names = {*table.new, *(name for names in new for name in names)}
+    return what.partition(" ")[0] in names
 
 
 def _about(table: Table, cell: dict[str, Any], new: Sequence[str]) -> Iterator[str]:

@@ -47,11 +47,10 @@ def paper(
     numbers = ("paper", "to first", "ours", "spread", "to first ")
     made = table("row", "figure", *numbers, numbers=numbers)
     reported = {what for row in read.rows for what in row.paper}
-    summary = {"average", *read.groups, *(what for what in OTHER_FIGURES if what in reported)}
     first: dict[tuple[str, str], float] = {}
     for row in found["rows"]:
-        for what, figure in row["figures"].items():
-            if not every and read.protocol == "train" and what not in summary:
+        for what, figure in {**row["figures"], **(row["tasks"] if every else {})}.items():
+            if not every and what in OTHER_FIGURES and what not in reported:
                 continue
             cells = [row["name"], what]
             for side in ("paper", "ours"):
