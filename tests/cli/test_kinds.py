@@ -1,6 +1,7 @@
 """Kinds of task that read more than a text, through the whole product."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,17 @@ def test_tasks_are_added_and_removed(folder: Path, tmp_path: Path) -> None:
     model.remove_task("names")
     model.save(tmp_path / "other")
     assert set(onepass.load(tmp_path / "other").predict("the senate vote")) == {"topic", "more"}
+
+
+def test_a_folder_of_all_kinds_is_changed_with_proof(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "model", tmp_path / "model")
+    keys = f"kind: choice, train: {folder / 'cause.jsonl'}, text: premise, label: label, choices: [one, two]"
+    (tmp_path / "more.yaml").write_text(f"tasks:\n  more: {{{keys}}}\n")
+    added = run("add", tmp_path / "model", tmp_path / "more.yaml", "epochs=2")
+    assert added.exit_code == 0 and "of 5 kept tasks" in added.output, added.output
+    removed = run("remove", tmp_path / "model", "names")
+    assert removed.exit_code == 0, removed.output
+    assert onepass.load(tmp_path / "model").names == ["topic", "cause", "sense", "answer", "more"]
 
 
 def test_the_engine_answers_all_kinds_alike(folder: Path, tmp_path: Path) -> None:
