@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from onepass.asking import Asking
-from onepass.encoder.tokenizer import Encoded, Tokenizer
+from onepass.asking import NO_RANGES, Asking
+from onepass.encoder.tokenizer import Tokenizer
 from onepass.heads import make_kind
+from onepass.inquiry import Pieces, Ranges
 from onepass.tasks import Task
 
 
@@ -27,7 +28,9 @@ class Lengths(Asking):
         self.kinds = [make_kind(task) for task in self.tasks]
         self.given: list[int] = []
 
-    def logits_of(self, encoded: Sequence[Encoded], asked: Sequence[int]) -> list[np.ndarray]:
+    def logits_of(
+        self, encoded: Sequence[Pieces], asked: Sequence[int], ranges: Ranges = NO_RANGES
+    ) -> list[np.ndarray]:
         self.given.append(len(encoded))
         return [np.array([[len(one)] for one in encoded], np.float32) for _ in asked]
 

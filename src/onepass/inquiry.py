@@ -109,8 +109,8 @@ class Inquiry:
         found: list[dict[str, Prediction]] = [{} for _ in self.inputs]
         for group, tokens, logits in zip(self.groups, self.tokens, self._logits(run), strict=True):
             readings = [one.reading or NOTHING for one in tokens]
-            for (_, task, kind), values in zip(group, logits, strict=True):
-                for answers, prediction in zip(found, kind.decode(task, values, readings), strict=True):
+            for (_, task, _), predictions in zip(group, _decoded(group, logits, readings), strict=True):
+                for answers, prediction in zip(found, predictions, strict=True):
                     answers[task.name] = prediction
         names = [task.name for group in self.groups for _, task, _ in group]
         if len(self.groups) == 1 or not names:
@@ -190,6 +190,25 @@ def _alike(asked: Sequence[tuple[int, Task, Kind]], is_row: bool) -> list[list[t
         columns = tuple(kind.inputs(task)) if is_row else ()
         groups.setdefault((columns, kind.windows) if plain else number, []).append((number, task, kind))
     return list(groups.values())
+
+
+def _decoded(
+    group: Sequence[tuple[int, Task, Kind]], logits: Sequence[Any], readings: Sequence[Reading]
+) -> list[list[Prediction]]:
+    """Each task's answers about all inputs; tasks that can be are decoded together."""
+    found: list[list[Prediction]] = [[] for _ in group]
+    together: dict[Any, list[int]] = {}
+    for place, (_, task, kind) in enumerate(group):
+        if (key := kind.decodes_with(task)) is None:
+            found[place] = kind.decode(task, logits[place], readings)
+        else:
+            together.setdefault(key, []).append(place)
+    for places in together.values():
+        tasks, kind = [group[place][1] for place in places], group[places[0]][2]
+        decoded = kind.decode_together(tasks, np.stack([logits[place] for place in places]))
+        for place, predictions in zip(places, decoded, strict=True):
+            found[place] = predictions
+    return found
 
 
 def _by_row(where: Sequence[Sequence[tuple[Any, int]]]) -> Callable[[Mapping[Any, Any], Kind], Any]:

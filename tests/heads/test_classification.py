@@ -103,6 +103,28 @@ def test_answers_have_the_probability_of_every_label():
     assert list(prediction.scores) == ["bad", "good", "so-so"]
 
 
+def test_tasks_that_are_decoded_together_are_answered_as_alone():
+    tasks = [
+        TASK,
+        TASK.model_copy(update={"fitted": {"calibration": {"temperature": 2.5}}}),
+        TASK.model_copy(
+            update={
+                "labels": ("x", "y", "z"),
+                "fitted": {"calibration": {"temperatures": {"x": 0.5, "y": 1.0, "z": 3.0}}},
+            }
+        ),
+    ]
+    logits = np.random.default_rng(0).normal(size=(3, 5, 3)).astype(np.float32) * 3
+    assert len({KIND.decodes_with(task) for task in tasks}) == 1
+    for group in (tasks, tasks[:1]):
+        for task, own, found in zip(group, logits, KIND.decode_together(group, logits[: len(group)]), strict=False):
+            for one, other in zip(found, KIND.decode(task, own), strict=True):
+                assert (one.label, list(one.scores)) == (other.label, list(other.scores))
+                assert one.score == pytest.approx(other.score, rel=1e-6)
+                assert one.scores == pytest.approx(other.scores, rel=1e-6)
+    assert Classification(threshold=0.7).decodes_with(TASK) is None
+
+
 def test_extreme_logits_are_decoded_without_overflow():
     (prediction,) = KIND.decode(TASK, np.array([[1e4, -1e4, 1e4 - 1]], np.float32))
     assert prediction.label == "bad"

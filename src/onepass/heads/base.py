@@ -7,7 +7,7 @@ code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -203,6 +203,14 @@ class Kind:
         return logits[..., [other.labels.index(label) for label in task.labels]] if task.labels else logits
 
     # --- answering ----------------------------------------------------------------------------------------------
+
+    def decodes_with(self, task: Task) -> Hashable | None:
+        """Tasks whose kinds give equal values here are decoded together; None: alone."""
+        return None
+
+    def decode_together(self, tasks: Sequence[Task], logits: np.ndarray) -> list[list[Prediction]]:
+        """For each task the answers that its logits stand for, of (N, R, C); see `decodes_with`."""
+        return [self.decode(task, own) for task, own in zip(tasks, logits, strict=True)]
 
     def decode(self, task: Task, logits: Any, readings: Sequence[Reading] | None = None) -> list[Prediction]:
         """The answers that (R, C) logits stand for; of ragged kinds a list of (P, C) with the rows' readings."""
