@@ -26,6 +26,7 @@ def cost(
     rounds: int = 15,
     threads: int | None = None,
     int8: bool = False,
+    cpu: bool = False,
     encoder: str = "embedded",
 ) -> dict[str, Any]:
     """`readers` and `mtdnn` run in the engine, `mtop` and `single` in torch, each against the plain pass there."""
@@ -41,7 +42,7 @@ def cost(
         known = {name: maker for name, maker in makers.items() if count <= MOST.get(name, count)}
         contenders = {name: maker.contender(name, count) for name, maker in known.items()}
         plain = {maker.runtime: maker.plain for maker in known.values()}
-        times = interleaved({**plain, **contenders}, rounds)
+        times = interleaved({**plain, **contenders}, rounds, cpu)
         for runtime in plain:
             plains[runtime].append(times[runtime])
         for name, maker in known.items():
@@ -57,6 +58,7 @@ def cost(
         "texts": texts,
         "length": length,
         "rounds": rounds,
+        "clock": "cpu" if cpu else "wall",
         "rows": rows,
     }
 

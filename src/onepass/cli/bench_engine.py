@@ -22,6 +22,9 @@ def cost(
     rounds: Annotated[int, typer.Option(help="Times that each is run.", min=1)] = 15,
     threads: Threads = None,
     int8: Annotated[bool, typer.Option("--int8", help="The engine in 8 bits; the plain pass stays in 32.")] = False,
+    cpu: Annotated[
+        bool, typer.Option("--cpu", help="CPU time instead of the clock's, for a machine that is busy otherwise.")
+    ] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the curve into this file.", metavar="FILE.png")] = None,
     json: Json = False,
 ) -> None:
@@ -36,7 +39,9 @@ def cost(
     if not counts or len(counts) < len(tasks.split(",")) or min(counts) < 1:
         raise ConfigError(f"--tasks is {tasks!r}. Possible: whole numbers from 1, with commas between them.")
     listen(quiet=json)
-    found = measure(counts, methods.split(), texts=texts, length=length, rounds=rounds, threads=threads, int8=int8)
+    found = measure(
+        counts, methods.split(), texts=texts, length=length, rounds=rounds, threads=threads, int8=int8, cpu=cpu
+    )
     if plot is not None:
         draw(found, plot)
         say(f"The curve is in {plot}.")
