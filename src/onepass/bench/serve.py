@@ -112,9 +112,8 @@ class Server:
         return {name: found[f'onepass_asks_total{{outcome="{name}"}}'] for name in names}
 
     def worker(self) -> psutil.Process:
-        """The process that serves: the one that uses most memory, since the spare one has no model."""
-        children = psutil.Process(self.process.pid).children()
-        return max(children, key=lambda child: child.memory_info().rss)
+        """The process that serves, not the spare one."""
+        return psutil.Process(json.loads(self.call("GET", "/info")[1])["workers"][0])
 
     def memory(self) -> float:
         """MB of the server and its workers."""

@@ -90,6 +90,7 @@ def create_app(service: Service) -> ASGIApp:
                     for key in ("max_texts", "max_body_bytes", "max_characters", "deadline_s", "max_wait_s")
                 },
                 "admin": bool(service.admin_keys),
+                "workers": [worker.number for worker in generation.workers],
                 "uptime_s": round(time.time() - service.started, 1),
             }
         )

@@ -174,6 +174,7 @@ class Pool:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._not_before = 0.0
         self._closed = False
+        self._seen, self._tries, self._next_try = "", 0, 0.0
         self.draining = False
         """Whether the server was told to end"""
         self.hold = False
@@ -369,8 +370,6 @@ class Pool:
             self._tries = self._tries + 1 if revision == self._seen else 1
             self._seen, self._next_try = revision, time.monotonic() + min(60.0, 2.0**self._tries)
             self.spawn(self._follow(revision))
-
-    _seen, _tries, _next_try = "", 0, 0.0
 
     async def _follow(self, revision: str) -> None:
         try:

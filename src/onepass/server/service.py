@@ -101,9 +101,8 @@ class Service:
         key.charge(sum(sizes))
         ask = Ask(texts, tasks, sizes, deadline=arrived + seconds)
         self.batcher.submit(ask)
-        gone: asyncio.Future[Any] = asyncio.ensure_future(
-            request.receive()
-        )  # after the body nothing comes but the news that they left
+        # After the body nothing comes but the news that the client left.
+        gone: asyncio.Future[Any] = asyncio.ensure_future(request.receive())
         try:
             both: set[asyncio.Future[Any]] = {ask.future, gone}
             await asyncio.wait(both, timeout=max(0.0, ask.deadline - time.monotonic()), return_when="FIRST_COMPLETED")
