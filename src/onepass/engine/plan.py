@@ -26,7 +26,7 @@ def batches(lengths: Sequence[int]) -> list[np.ndarray]:
     With the texts in order of length, a batch is a stretch of them, and costs its padded tokens and `CALL`.
 
     >>> [found.tolist() for found in batches([120, 9, 8, 118, 10])]
-    [[2, 1, 4], [3, 0]]
+    [[2, 1, 4], [0, 3]]
     """
     sizes = padded(np.asarray(lengths, np.int64))
     order = np.argsort(sizes, kind="stable")
