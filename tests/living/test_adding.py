@@ -134,6 +134,19 @@ def test_a_fitted_head_knows_its_rows_before_the_first_step(make_model: MakeMode
     assert scores["fitted"] > max(0.8, scores["drawn"])
 
 
+def test_to_few_rows_the_head_is_fitted_and_no_step_is_made(tone: Task, make_model: MakeModel) -> None:
+    model = make_model()
+    few = read_set(tone, model.tokenizer, least_rows=100)
+    train_task(model, few, AddOptions(start="fresh"), progress=False)
+    logits = cached_logits(model, len(model.tasks) - 1, TextCache(model.method, few.train))
+    assert float((logits.argmax(-1) == few.train.targets).mean()) > 0.8
+    torch.manual_seed(AddOptions().seed)
+    untrained = make_model()
+    torch.manual_seed(AddOptions().seed)
+    untrained.add(few.task)
+    assert torch.equal(model.method.tasks[-1].tokens, untrained.method.tasks[-1].tokens)
+
+
 def test_two_trainings_with_one_seed_are_the_same(make_model: MakeModel, item: TaskSet) -> None:
     heads = []
     for noise in (1, 2):

@@ -36,7 +36,7 @@ from onepass.training.start import as_numbers, fitted_head, most_similar
 log = logging.getLogger(__name__)
 Start = Literal["mean", "similar", "fresh"]
 Precision = Literal["auto", "fp32", "bf16"]
-Head = Literal["drawn", "fitted"]
+Head = Literal["auto", "drawn", "fitted"]
 FITTED_ROWS = 1024  # rows to which a head is fitted
 BATCH_TOKENS = 8192
 EPOCHS, LEAST_STEPS = 8, 100
@@ -50,8 +50,9 @@ class AddOptions:
     """Where the task's own weights begin: the mean of the other tasks', those of the most similar task, or anew"""
     like: str = ""
     """The task whose own weights (embedding, gates, readers) they begin as a copy of, whatever `start` says"""
-    head: Head = "drawn"
-    """Where its head begins: drawn at random, or fitted to its rows by a ridge regression"""
+    head: Head = "auto"
+    """Where its head begins: drawn at random, or fitted to its rows by a ridge regression. auto: fitted to fewer than
+    `least_rows` rows, and left so if `epochs` is 0; else drawn"""
     epochs: int = 0
     """Passes over the task's rows; 0: eight, or more if the rows are so few that this would be under 100 steps"""
     batch_size: int = 64
@@ -177,7 +178,7 @@ class Adding:
     def run(self) -> None:
         """Train, and leave the best weights in the model."""
         options, model = self.options, self.model
-        self.begin()
+        fitted = self.begin()
         rates = {key: getattr(options, key) for key in ("encoder_rate", "token_rate", "head_rate", "weight_decay")}
         optimizer = PlainAdamW(parameter_groups(model.method, model.heads, TrainOptions(**rates)))
         learning = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -186,6 +187,8 @@ class Adding:
         rows = len(self.item.train)
         steps = math.ceil(rows / options.batch_size)
         epochs = options.epochs or max(EPOCHS, math.ceil(LEAST_STEPS / steps))
+        if fitted and options.head == "auto" and not options.epochs:
+            epochs = 0
         stream, done = RowStream([rows], options.seed), 0
         bar = tqdm(
             total=epochs * rows, unit="row", desc=self.item.task.name, disable=not self.progress, dynamic_ncols=True
@@ -208,6 +211,8 @@ class Adding:
                 if options.patience and best.since >= options.patience:
                     break
         bar.close()
+        if not epochs and len(self.item.validation):
+            self.evaluate(best, 0)
         if best.kept:
             best.restore(model)
         else:
@@ -218,8 +223,8 @@ class Adding:
                 "Try smaller rates (head_rate, token_rate)."
             )
 
-    def begin(self) -> None:
-        """Give the task's own weights their start values."""
+    def begin(self) -> bool:
+        """Give the task's own weights their start values; whether the head was fitted."""
         others = list(range(self.number))
         if self.options.like:
             self.model.method.start_from(self.number, *self.model.numbers([self.options.like]))
@@ -235,8 +240,11 @@ class Adding:
             log.info("%s: starts from %s, the most similar task", self.item.task.name, self.model.tasks[old].name)
             self.model.method.start_from(self.number, old)
         one_vector_a_row = not self.kind.reads_tokens and len(self.item.train.offsets) == len(self.item.train) + 1
-        if self.options.head == "fitted" and one_vector_a_row:
+        is_few = len(self.item.train) < self.options.least_rows
+        fits = one_vector_a_row and (self.options.head == "fitted" or (self.options.head == "auto" and is_few))
+        if fits:
             self.fit_head()
+        return fits
 
     @torch.no_grad()
     def fit_head(self) -> None:
