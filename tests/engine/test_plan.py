@@ -24,3 +24,8 @@ def test_mixed_lengths_have_little_padding():
     lengths = np.exp(np.random.default_rng(0).uniform(np.log(8), np.log(256), 64)).astype(int)
     padded = sum(len(rows) * -(-max(lengths[rows]) // STEP) * STEP for rows in batches(lengths.tolist()))
     assert padded / lengths.sum() < 1.1
+
+
+def test_in_8_bits_a_batch_costs_more_padding_tokens():
+    lengths = np.exp(np.random.default_rng(0).uniform(np.log(8), np.log(256), 64)).astype(int).tolist()
+    assert len(batches(lengths, "int8")) < len(batches(lengths, "fp32"))

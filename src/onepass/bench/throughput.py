@@ -84,7 +84,7 @@ def strings(parts: EncoderParts, lengths: np.ndarray) -> list[str]:
 
 
 def padding(lengths_of: Callable[[np.random.Generator], np.ndarray]) -> float:
-    """The share of what is computed that is padding."""
+    """The share of what is computed in 32 bits that is padding."""
     lengths = lengths_of(np.random.default_rng(0))
     computed = sum(len(rows) * int(padded(lengths[rows].max())) for rows in batches(lengths.tolist()))
     return 1.0 - float(lengths.sum()) / computed

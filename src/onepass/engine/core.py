@@ -29,6 +29,7 @@ class Core:
         """`tasks` are the runner's; without them none reads tokens."""
         self.runner = runner
         self.config = runner.encoder.config
+        self.precision = "int8" if runner.encoder.ranges else "fp32"
         self.token_tasks = {number: (task, kind) for number, (task, kind) in enumerate(tasks) if kind.reads_tokens}
         self._heads = lru_cache(KEPT)(self._stacked_heads)
 
@@ -53,7 +54,7 @@ class Core:
         reading = [place for place, task in enumerate(asked) if task in self.token_tasks]
         vectors: np.ndarray | None = None  # (K, B, H)
         states: list[np.ndarray] = [np.empty(0)] * len(pieces)  # each (tokens of the text, H)
-        for rows in batches([len(one) for one in pieces]):
+        for rows in batches([len(one) for one in pieces], self.precision):
             found, tokens = self.runner.run(self._side_by_side([pieces[row] for row in rows]), asked, bool(reading))
             if vectors is None:
                 vectors = np.empty((found.shape[0], len(pieces), found.shape[2]), np.float32)

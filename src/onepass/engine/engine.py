@@ -74,8 +74,8 @@ class Engine(Asking):
             raise FolderError(f"{path} is no model this version can read: it does not say {error}.") from error
         except (EncoderError, TypeError, ValueError) as error:
             raise FolderError(f"{path} is no model this version can read: {error}") from error
-        self.precision = "int8" if bounds else "fp32"
         self._core = Core(runner, zip(self.tasks, self.kinds, strict=True))
+        self.precision = self._core.precision
         self._lock = Lock()
 
     def logits_of(self, encoded: Sequence[Pieces], asked: Sequence[int], ranges: Ranges = NO_RANGES) -> list[Any]:
