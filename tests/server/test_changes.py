@@ -120,13 +120,13 @@ def test_a_task_is_installed_and_removed_under_load(live: Any) -> None:
 
 def test_a_folder_that_somebody_else_changes_is_taken_over(live: Any) -> None:
     from onepass.living import remove_task
-    from onepass.server.versions import restore
 
     before, names = live.get("/info")[1]["revision"], task_names(live)
+    live.until(lambda: before in live.get("/versions")[1]["kept"])
     remove_task(live.folder, "tone")
     live.until(lambda: task_names(live) == names - {"tone"}, 30)
-    restore(live.folder, before)
-    live.until(lambda: live.get("/info")[1]["revision"] == before, 30)
+    assert live.post("/rollback", {"revision": before})[0] == 200
+    assert task_names(live) == names and live.get("/info")[1]["revision"] == before
 
 
 TRAVERSALS = ["..", "../topic", "..%2f..%2fetc", "%2e%2e", "topic%00", "/etc/passwd", "a/../../b", "topic%0a", "~root"]

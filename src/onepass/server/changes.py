@@ -89,7 +89,6 @@ class Changes:
                     await self._change(job, facts)
                 job.state = "loading"
                 job.revision = await self._load(before)
-                await asyncio.to_thread(self._keep)
                 job.state, job.progress = "done", 1.0
             except Refused as refused:
                 job.state, job.message = "failed", refused.message
@@ -105,6 +104,19 @@ class Changes:
                 if files is not None:
                     shutil.rmtree(files, ignore_errors=True)
                 log.info("%s of a task: %s after %.1f s", job.change, job.state, job.seconds)
+
+    def remember(self) -> None:
+        """Keep the version that serves now, whoever put it there, so that it can be taken back later."""
+
+        async def keeping() -> None:
+            try:
+                await asyncio.to_thread(self._keep)
+            except OnepassError as error:
+                log.warning("this version cannot be kept to be taken back later: %s", error)
+
+        task = asyncio.create_task(keeping())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _keep(self) -> str | None:
         """The revision that could be taken back, if it can be kept."""

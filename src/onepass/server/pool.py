@@ -16,6 +16,7 @@ import socket
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -177,6 +178,8 @@ class Pool:
         self._seen, self._tries, self._next_try = "", 0, 0.0
         self.draining = False
         """Whether the server was told to end"""
+        self.adopted: Callable[[], None] = lambda: None
+        """Called when a version has taken over"""
         self.hold = False
         """Whether the folder is left alone for now: somebody is changing it, and will say when it is done"""
 
@@ -247,6 +250,7 @@ class Pool:
         log.info("serving revision %s, %d tasks", generation.revision, len(generation.tasks))
         if not self.first.done():
             self.first.set_result(None)
+        self.adopted()
 
     def _join(self, worker: Worker, generation: Generation) -> None:
         self.starting.discard(worker)

@@ -49,6 +49,8 @@ class Service:
         self.batcher = Batcher(settings, self.metrics)
         self.pool = Pool(folder, settings, self.batcher)
         self.changes = Changes(folder, self.pool)
+        if admin_keys:
+            self.pool.adopted = self.changes.remember
         self.metrics.watch(self.batcher, self.pool)
         self.started = time.time()
 
