@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
@@ -41,6 +42,8 @@ def load(
 
 
 def load_fastest(source: str | Path) -> Model | Engine:
-    """The engine of a model folder if it has one, else the model."""
+    """The engine of a model folder if it has one and OpenVINO is installed, else the model."""
     folder = find_folder(source)
-    return load(folder, engine=True) if (folder / ENGINE).is_file() else load(folder)
+    if (folder / ENGINE).is_file() and find_spec("openvino") is not None:
+        return load(folder, engine=True)
+    return load(folder)
