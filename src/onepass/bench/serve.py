@@ -9,17 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import http.client
 import json
 import os
-import re
-import shutil
 import signal
 import socket
 import statistics
 import struct
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -29,9 +24,9 @@ from typing import Any
 
 import psutil
 
+from onepass.bench.inside import InProcess
 from onepass.bench.load import Client, Load, open_loop, saturate, until
-from onepass.errors import ConfigError
-from onepass.server.keys import hash_of
+from onepass.bench.served import KEY, POOR, Server
 
 WORDS = (
     "the council voted late on a new budget for roads schools and the harbour while people asked why it took so long",
@@ -39,7 +34,6 @@ WORDS = (
 )
 ALONE = ("inside", "drain")  # checks with servers of their own
 JSON = "application/json"
-KEY, ADMIN, POOR = "bench", "bench-admin", "bench-poor"
 
 
 @dataclass
@@ -57,73 +51,6 @@ class Check:
 
     def told(self) -> dict[str, Any]:
         return {"name": self.name, "what": self.what, "met": self.met, "goals": self.goals, "found": self.found}
-
-
-class Server:
-    """A server process under test, on a copy of the model folder."""
-
-    def __init__(self, folder: Path, place: Path, threads: int, **options: Any):
-        self.place, self.folder = place, Path(shutil.copytree(folder, place / "model"))
-        (place / "keys").write_text(f"bench {hash_of(KEY).hex()}\npoor {hash_of(POOR).hex()} 200\n")
-        flags = {"port": 0, "keys": place / "keys", "threads": threads, "max-requests-per-key": 10_000} | options
-        self.log = place / "log"
-        command = [sys.executable, "-m", "onepass", "serve", str(self.folder), "--quiet"]
-        environment = os.environ | {"ONEPASS_ADMIN_KEY": ADMIN, "ONEPASS_SERVER_FAULTS": "1"}
-        self.process = subprocess.Popen(
-            [*command, *(str(word) for name, value in flags.items() for word in (f"--{name}", value))],
-            stderr=self.log.open("wb"),
-            env=environment,
-        )
-        self.port = 0
-
-    def wait(self) -> Server:
-        end = time.monotonic() + 120
-        while not (self.port and self.ready()):
-            if self.process.poll() is not None or time.monotonic() > end:
-                raise ConfigError(f"The server did not start: {self.log.read_text()[-1000:]}")
-            if found := re.search(r"on http://\S+:(\d+)", self.log.read_text()):
-                self.port = int(found[1])
-            time.sleep(0.05)
-        return self
-
-    def call(
-        self, method: str, path: str, body: bytes | None = None, kind: str = "application/json"
-    ) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
-        with contextlib.closing(connection):
-            connection.request(method, path, body, {"X-API-Key": ADMIN, "Content-Type": kind})
-            answer = connection.getresponse()
-            return answer.status, answer.read()
-
-    def ready(self) -> bool:
-        try:
-            return self.call("GET", "/readyz")[0] == 200
-        except OSError:
-            return False
-
-    def counters(self) -> dict[str, float]:
-        lines = self.call("GET", "/metrics")[1].decode().splitlines()
-        return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[:1] != "#")}
-
-    def asked(self) -> dict[str, float]:
-        """How requests ended so far."""
-        found = self.counters()
-        names = ("received", "answered", "failed", "rejected", "expired", "left")
-        return {name: found[f'onepass_asks_total{{outcome="{name}"}}'] for name in names}
-
-    def worker(self) -> psutil.Process:
-        """The process that serves, not the spare one."""
-        return psutil.Process(json.loads(self.call("GET", "/info")[1])["workers"][0])
-
-    def memory(self) -> float:
-        """MB of the server and its workers."""
-        everyone = [psutil.Process(self.process.pid), *psutil.Process(self.process.pid).children()]
-        return sum(process.memory_info().rss for process in everyone) / 1e6
-
-    def stop(self) -> int:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(60)
 
 
 class Bench:
@@ -486,57 +413,3 @@ class Bench:
             "<= 30 s": max(seconds) <= 30,
         }
         return check
-
-
-class InProcess:
-    """The model in a process of its own, without HTTP: what the server is measured against."""
-
-    def __init__(self, folder: Path, threads: int):
-        environment = os.environ | {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE"}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "onepass.bench.serve", str(folder), str(threads)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment,
-            text=True,
-        )
-
-    def say(self, order: dict[str, Any]) -> float:
-        assert self.process.stdin is not None and self.process.stdout is not None
-        self.process.stdin.write(json.dumps(order) + "\n")
-        self.process.stdin.flush()
-        return float(self.process.stdout.readline())
-
-    def throughput(self, texts: list[str], seconds: float) -> float:
-        """Texts a second, 64 at a time."""
-        return self.say({"texts": texts, "seconds": seconds})
-
-    def one(self, text: str) -> float:
-        """Milliseconds of one text."""
-        return self.say({"texts": [text], "seconds": 0})
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-
-def _answer_orders(folder: Path, threads: int) -> None:
-    """What the process of InProcess does; its answers are also made into JSON, as a server's are."""
-    from onepass.server.worker import load_model
-
-    model = load_model(folder, threads)
-    model.label(["a first text"])
-    for line in sys.stdin:
-        order = json.loads(line)
-        texts, start, count = order["texts"], time.perf_counter(), 0
-        while not count or time.perf_counter() < start + order["seconds"]:
-            some = [texts[(count + place) % len(texts)] for place in range(min(64, len(texts)))]
-            json.dumps([labelled.to_dict() for labelled in model.label(some)])
-            count += len(some)
-        seconds = time.perf_counter() - start
-        sys.stdout.write(f"{count / seconds if order['seconds'] else 1000 * seconds}\n")
-        sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    _answer_orders(Path(sys.argv[1]), int(sys.argv[2]))
