@@ -83,7 +83,7 @@ def _attend_group(
 
 
 def _kernels(cuda: bool) -> AbstractContextManager[None]:
-    """All kernels but cuDNN's, which plans anew for every shape, a millisecond each: ours hardly ever repeat."""
+    """All kernels but cuDNN's, whose calls took a millisecond on packed batches, whose shapes hardly ever repeat."""
     if not cuda:
         return nullcontext()
     kernels = (SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH)
