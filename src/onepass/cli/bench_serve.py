@@ -17,6 +17,12 @@ def serve(
         str | None, typer.Option(help="Only these checks after the capacity, with commas between them.", metavar="A,B")
     ] = None,
     long: Annotated[bool, typer.Option("--long", help="Minutes of load and hundreds of faults, not seconds.")] = False,
+    rounds: Annotated[
+        int, typer.Option(help="How often faults and changes are repeated; 0: as the form has it.", min=0)
+    ] = 0,
+    capacity: Annotated[
+        float, typer.Option(help="C as an earlier run found it, for long checks run in pieces; 0: find it.", min=0)
+    ] = 0.0,
     threads: Annotated[int, typer.Option(help="Threads of the worker; 0: one for each core.", min=0)] = 0,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
@@ -26,7 +32,7 @@ def serve(
     """
     from onepass.bench.serve import ALONE, Bench
 
-    bench = Bench(folder, long=long, threads=threads)
+    bench = Bench(folder, long=long, threads=threads, rounds=rounds, capacity=capacity)
     names = None if only is None else [name.strip() for name in only.split(",")]
     known = [*bench.checks(), *ALONE]
     if wrong := [name for name in names or [] if name not in known]:
