@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,64 +17,19 @@ from onepass.data.stream import sorted_batches
 from onepass.encoder.batch import Batch
 from onepass.encoder.tokenizer import Tokenizer
 from onepass.errors import ConfigError
-from onepass.heads import KINDS, Kind, make_kind
+from onepass.heads import Kind, make_kind
 from onepass.inquiry import Pieces, Ranges
-from onepass.methods import METHODS, Method, States
+from onepass.methods import Method, States
 from onepass.methods.asked import Asked, linear_by_task
 from onepass.methods.stacked import TaskModules
-from onepass.tasks import MethodChoice, Task, TaskFile
+from onepass.readout import Answers, Head, points_of, stacked
+from onepass.served import cannot_serve
+from onepass.tasks import MethodChoice, Task
 from onepass.where import PLAIN, Where
 
 Forward = Callable[[Batch, Tensor], States]
 SERVING_TOKENS = 4096  # tokens a batch of a prediction; more brings no speed on two cores
 SERVING_ASKS = 8192  # texts times tasks of a batch; what is read for each ask has to fit into memory
-
-
-class Head(nn.Linear):
-    """The linear read-out of one task, with small random weights; its logits begin at `start`, by default 0."""
-
-    def __init__(self, width: int, outputs: int, start: tuple[float, ...] | None = None):
-        self.start = start
-        super().__init__(width, outputs)
-
-    def reset_parameters(self) -> None:
-        nn.init.trunc_normal_(self.weight, std=0.02, a=-0.04, b=0.04)
-        nn.init.zeros_(self.bias)
-        if self.start is not None:
-            with torch.no_grad():
-                self.bias.copy_(torch.tensor(self.start))
-
-
-@dataclass
-class Answers:
-    """The logits of all asks of one kind and size."""
-
-    kind: Kind
-    tasks: list[int]
-    asks: np.ndarray  # (A,) ask numbers b * K + k, task by task
-    logits: Tensor  # (P, C) of all points, ask by ask; one for each ask, unless the kind is ragged
-    counts: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    """(A,) how many points each ask has; by default one"""
-
-    def __post_init__(self) -> None:
-        if not len(self.counts):
-            self.counts = np.ones(len(self.asks), np.int64)
-
-    def by_row(self, where: Where) -> tuple[np.ndarray, Tensor]:
-        """The rows that asked, and their logits as the kind's loss and entropy want them: (R, C) or (R, P, C)."""
-        row_of_point = np.repeat(where.row_of(self.asks), self.counts)
-        rows, first, sizes = np.unique(row_of_point, return_index=True, return_counts=True)
-        order = np.argsort(first)  # rows in the order of the asks
-        rows, sizes = rows[order], sizes[order]
-        if not self.kind.ragged and sizes.max(initial=1) == 1:
-            return rows, self.logits
-        places = np.repeat(np.arange(len(rows)), sizes)
-        columns = np.arange(len(row_of_point)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        nothing = float("-inf") if self.kind.ragged else float("nan")
-        padded = self.logits.new_full((len(rows), int(sizes.max()), self.logits.shape[-1]), nothing)
-        index = tuple(torch.from_numpy(part).to(padded.device, non_blocking=True) for part in (places, columns))
-        padded = padded.index_put(index, self.logits)
-        return rows, padded if self.kind.ragged else self.kind.pool(padded)
 
 
 class Model(nn.Module, Asking):
@@ -238,37 +192,11 @@ class Model(nn.Module, Asking):
         where: Where,
     ) -> Answers:
         """The logits of tasks that read tokens; `counts` says how many of the `asks`, task by task, are each's."""
-        features, sizes = self._points(kind, self.tasks[tasks[0]], states, asks, batch, where)
+        features, sizes = points_of(kind, self.tasks[tasks[0]], states, asks, batch, where)
         per_task = [int(own.sum()) for own in np.split(sizes, np.cumsum(counts)[:-1])]
         parts = zip(tasks.tolist(), self.dropout(features).split(per_task), strict=True)
         logits = torch.cat([self.heads[task](part) for task, part in parts])
         return Answers(kind, tasks.tolist(), asks, logits, sizes)
-
-    def _points(
-        self, kind: Kind, task: Task, states: States, asks: np.ndarray, batch: Batch, where: Where
-    ) -> tuple[Tensor, np.ndarray]:
-        """What the head reads for each point of these asks (P, n * H), ask by ask, and how many points each has."""
-        assert states.tokens is not None
-        lengths = np.asarray(batch.layout.lengths)[asks // states.vectors.shape[1]].tolist()
-        given = [None if where.ranges is None else where.ranges[ask] for ask in asks]
-        ranges = [
-            kind.all_ranges(task, length) if own is None else own for own, length in zip(given, lengths, strict=True)
-        ]
-        counts = np.array([len(found) for found in ranges], np.int64)
-        flat = np.concatenate(ranges).astype(np.int64).reshape(-1, 2)
-        sizes = flat[:, 1] - flat[:, 0]
-        of_token = np.repeat(np.arange(len(flat)), sizes)
-        places = np.arange(len(of_token)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + np.repeat(flat[:, 0], sizes)
-        found = states.tokens.take(np.repeat(np.repeat(asks, counts), sizes), places)
-        if len(found) != len(flat):  # the mean of each range
-            index = torch.from_numpy(of_token).to(found.device, non_blocking=True)
-            shares = torch.from_numpy(1.0 / np.repeat(sizes, sizes)).to(found.device, found.dtype, non_blocking=True)
-            found = found.new_zeros(len(flat), found.shape[-1]).index_add(0, index, found * shares.unsqueeze(1))
-        if kind.ragged:
-            return found, counts
-        own = torch.from_numpy(asks).to(found.device, non_blocking=True)
-        beside = found.reshape(len(asks), -1)  # (A, m * H)
-        return torch.cat([states.vectors.flatten(0, 1)[own].to(beside.dtype), beside], 1), np.ones_like(counts)
 
     def _alike(self) -> np.ndarray:
         """(N,) a number for each task: heads of one number are computed, and their losses taken, together."""
@@ -408,33 +336,3 @@ def _joined(parts: Sequence[Any], order: np.ndarray) -> Any:
 def _on(places: np.ndarray, like: Tensor) -> Tensor:
     """Numbers as a tensor where another one is."""
     return torch.from_numpy(places).to(like.device, non_blocking=True)
-
-
-def stacked(targets: Sequence[Any], kind: Kind) -> np.ndarray:
-    """Targets of rows as one array; of ragged kinds (R, P, ...), filled up where a row has fewer points."""
-    if not kind.ragged:
-        return np.stack(targets)
-    found = np.full((len(targets), max(map(len, targets)), *targets[0].shape[1:]), kind.filler, targets[0].dtype)
-    for row, target in enumerate(targets):
-        found[row, : len(target)] = target
-    return found
-
-
-def cannot_serve(method: type[Method], name: str, kind: Kind | type[Kind], task: Task) -> str:
-    """Why a method cannot serve a task, if so."""
-    if method.gives_tokens or not kind.reads_tokens:
-        return ""
-    return (
-        f"Task {task.name!r}: method {name!r} gives one vector a text and cannot serve {task.kind!r}, which reads "
-        "tokens. Use method 'readers', or leave the task out."
-    )
-
-
-def check_served(file: TaskFile) -> list[str]:
-    """Faults of a task file whose method cannot serve all of its tasks."""
-    if file.method.name not in METHODS:
-        return []
-    method = METHODS[file.method.name]
-    tasks = [task for task in file.tasks.values() if task.kind in KINDS]
-    faults = [cannot_serve(method, file.method.name, KINDS[task.kind], task) for task in tasks]
-    return [fault for fault in faults if fault]

@@ -17,7 +17,8 @@ from onepass.encoder.encoder import Encoder
 from onepass.errors import ConfigError
 from onepass.heads import KINDS
 from onepass.methods import METHODS, Method, States
-from onepass.model import Model, check_served
+from onepass.model import Model
+from onepass.served import check_served
 from onepass.tasks import MethodChoice, Task, TaskFile
 from onepass.training.adding import AddOptions, train_task
 from onepass.training.evaluation import score_tasks

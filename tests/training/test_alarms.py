@@ -9,7 +9,7 @@ import pytest
 from onepass.data.items import Reading
 from onepass.heads import make_kind
 from onepass.tasks import Task
-from onepass.training import loop
+from onepass.training import run
 
 STILL = ["head_rate=0", "token_rate=0", "encoder_rate=0"]
 
@@ -52,7 +52,7 @@ def test_a_task_no_better_than_its_commonest_answer_is_an_alarm(news: Path, capl
     news.with_name("topic-validation.csv").write_text(f"text,topic\n{rows}\n")
     news.with_name("topic.csv").write_text(f"text,topic\n{rows}\n")
     with caplog.at_level(logging.WARNING):
-        model = loop.train(news, overrides=STILL, progress=False)
+        model = run.train(news, overrides=STILL, progress=False)
     (alarm,) = model.training_record["alarms"]  # the other tasks have two validation rows each
     assert alarm["task"] == "topic" and alarm["baseline"] == 80.0 and alarm["score"] <= 80.0
     assert "no better than the same answer for every text (80.0)" in caplog.text and "class_weights" in caplog.text
@@ -62,20 +62,20 @@ def test_a_task_that_learned_is_no_alarm(news: Path):
     rows = news.with_name("topic.csv").read_text()
     news.with_name("topic-validation.csv").write_text(rows)
     fast = ["head_rate=0.005", "token_rate=0.005", "encoder_rate=0.005", "average=0", "warmup=0", "epochs=12"]
-    model = loop.train(news, overrides=fast, progress=False)
+    model = run.train(news, overrides=fast, progress=False)
     assert model.training_record["alarms"] == []
 
 
 def test_a_task_too_far_under_its_own_model_is_an_alarm(news: Path, tmp_path: Path):
     (tmp_path / "alone.json").write_text('{"topic": 300, "tone": -100, "same": -100}')
     select = f"select={{baseline: {tmp_path / 'alone.json'}, floor: 5}}"
-    model = loop.train(news, overrides=[select], progress=False)
+    model = run.train(news, overrides=[select], progress=False)
     (alarm,) = model.training_record["alarms"]
     assert alarm["task"] == "topic" and "under its own model's 300.0, more than the 5 allowed" in alarm["message"]
 
 
 def test_a_model_folder_is_a_baseline(news: Path, model: Path):
     overrides = [f"train.select.baseline={model}", "train.select.floor=0"]
-    again = loop.train(news, overrides=overrides, progress=False)
+    again = run.train(news, overrides=overrides, progress=False)
     assert again.training_record["alarms"] == []  # the same training reaches the same scores
     assert again.training_record["options"]["select"] == {"baseline": str(model), "floor": 0, "by": "mean"}

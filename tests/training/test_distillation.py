@@ -11,7 +11,7 @@ import torch
 import onepass
 from onepass.errors import ConfigError
 from onepass.model import Model
-from onepass.training import distillation, loop
+from onepass.training import distillation, run
 from onepass.training.distillation import Teaching, teach
 from onepass.training.loop import Trainer
 from onepass.training.objective import Objective
@@ -100,7 +100,7 @@ def test_a_model_that_says_what_its_teachers_say_has_nothing_to_learn(make_train
 def teacher(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
     """A model that learned its labels."""
     folder = tmp_path_factory.mktemp("teacher") / "model"
-    loop.train(model.with_name("tasks.yaml"), folder, overrides=[*FAST, "epochs=12"], progress=False)
+    run.train(model.with_name("tasks.yaml"), folder, overrides=[*FAST, "epochs=12"], progress=False)
     return folder
 
 
@@ -110,7 +110,7 @@ def test_a_student_learns_its_teachers_answers_where_its_labels_say_nothing(news
     mixed = [f"{row.partition(',')[0]},{'sport' if n % 4 < 2 else 'politics'}" for n, row in enumerate(rows[1:])]
     topics.write_text("\n".join([rows[0], *mixed]) + "\n")
     distill = f"train.distill={{teachers: {teacher}, weight: 1.0, all_texts: true}}"
-    model = loop.train(news, overrides=[*FAST, "epochs=12", distill], progress=False)
+    model = run.train(news, overrides=[*FAST, "epochs=12", distill], progress=False)
     found = model.predict(["late goal wins", "senate vote"], tasks=["topic"])
     assert [answer["topic"].label for answer in found] == ["sport", "politics"]
     assert model.training_record["options"]["distill"]["weight"] == 1.0
@@ -189,7 +189,7 @@ def test_a_teacher_of_other_tasks_is_refused(make_trainer: MakeTrainer, news: Pa
 def test_faults_are_found_before_anything_is_read(news: Path, tmp_path: Path):
     overrides = [f"train.distill.teachers={tmp_path}/nothing", "train.distill.weight=2", "train.distill.temprature=2"]
     with pytest.raises(ConfigError) as error:
-        loop.train(news, overrides=overrides, progress=False)
+        run.train(news, overrides=overrides, progress=False)
     for part in ("nothing is no model folder", "train.distill.weight is 2", "Did you mean 'temperature'"):
         assert part in str(error.value)
     file = onepass.read_task_file(news, ["train.distill.weight=0.5"])

@@ -12,7 +12,7 @@ import onepass
 from onepass.errors import ConfigError
 from onepass.methods.single import OwnCopy
 from onepass.model import Model
-from onepass.training import loop
+from onepass.training import run
 from onepass.training.finetuning import copies_of
 from onepass.training.loop import Trainer
 
@@ -59,7 +59,7 @@ def test_a_second_stage_makes_a_model_per_task_that_is_no_worse_on_validation(ne
     news.with_name("topic-validation.csv").write_text(news.with_name("topic.csv").read_text())
     finetune = "train.finetune={epochs: 8, encoder_rate: 0.005, head_rate: 0.005, token_rate: 0.005}"
     options = [finetune, "epochs=2", "average=0", "warmup=0"]
-    model = loop.train(news, tmp_path / "out" / "model", overrides=options, progress=False)
+    model = run.train(news, tmp_path / "out" / "model", overrides=options, progress=False)
     assert model.choice.name == "single" and model.choice.options["of"]["name"] == "readers"
     assert isinstance(model.method.tasks[0], OwnCopy) and not model.method.one_pass
     record = model.training_record
@@ -79,21 +79,21 @@ def test_a_second_stage_makes_a_model_per_task_that_is_no_worse_on_validation(ne
 
 def test_a_second_stage_that_learns_nothing_keeps_the_joint_weights(news: Path):
     still = "train.finetune={epochs: 1, encoder_rate: 0, head_rate: 0, token_rate: 0}"
-    joint = loop.train(news, progress=False)
-    model = loop.train(news, overrides=[still], progress=False)
+    joint = run.train(news, progress=False)
+    model = run.train(news, overrides=[still], progress=False)
     assert answers(model) == {name: pytest.approx(values, abs=1e-5) for name, values in answers(joint).items()}
 
 
 def test_a_training_killed_in_its_second_stage_goes_on_there(news: Path, tmp_path: Path):
     torch.set_num_threads(1)
     options = [*SECOND, "checkpoint_every_s=0", "evaluate_every=0.5"]
-    whole = loop.train(news, tmp_path / "whole", overrides=options, progress=False)
+    whole = run.train(news, tmp_path / "whole", overrides=options, progress=False)
     environment = os.environ | {"PYTHONPATH": str(Path(onepass.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", KILLED, str(news), str(tmp_path / "model"), "5", *options]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 9, ran.stderr
     assert (tmp_path / ".model.joint").is_dir()
-    resumed = loop.train(news, tmp_path / "model", overrides=options, resume=True, progress=False)
+    resumed = run.train(news, tmp_path / "model", overrides=options, resume=True, progress=False)
     assert answers(whole) == {name: pytest.approx(values, abs=1e-6) for name, values in answers(resumed).items()}
     assert len(resumed.training_record["history"]) == len(whole.training_record["history"])
 
@@ -101,10 +101,10 @@ def test_a_training_killed_in_its_second_stage_goes_on_there(news: Path, tmp_pat
 @pytest.mark.parametrize("method", ["single", "prefix"])
 def test_a_method_without_a_joint_model_is_refused(news: Path, method: str):
     with pytest.raises(ConfigError, match=f"train.finetune: method '{method}' trains no model of all tasks"):
-        loop.train(news, overrides=[*SECOND, f"method={method}"], progress=False)
+        run.train(news, overrides=[*SECOND, f"method={method}"], progress=False)
 
 
 def test_a_copy_of_nothing_or_of_copies_is_refused(news: Path):
     for of in ("{name: single}", "{options: {}}", "{name: readers, depth: 2}"):
         with pytest.raises(ConfigError, match="method 'single': of is"):
-            loop.train(news, overrides=["method=single", f"method.of={of}"], progress=False)
+            run.train(news, overrides=["method=single", f"method.of={of}"], progress=False)

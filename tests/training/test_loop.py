@@ -17,7 +17,7 @@ from onepass.errors import ConfigError, FolderError, TrainingError
 from onepass.methods import METHODS
 from onepass.model import Model
 from onepass.tasks import read_task_file
-from onepass.training import loop
+from onepass.training import run
 from onepass.training.average import RunningMean
 from onepass.training.loop import Trainer
 from onepass.training.losses import TaskLosses
@@ -30,7 +30,7 @@ FAST = ("head_rate=0.005", "token_rate=0.005", "encoder_rate=0.005", "average=0"
 
 
 def train(news: Path, *overrides: str, **options: Any) -> Model:
-    return loop.train(news, overrides=overrides, progress=False, **options)
+    return run.train(news, overrides=overrides, progress=False, **options)
 
 
 def weights(model: torch.nn.Module) -> dict[str, Tensor]:
@@ -241,7 +241,7 @@ def test_the_best_checkpoint_is_what_is_kept_and_saved(
     for name in ("train", "validation"):
         (tmp_path / f"{name}.csv").write_text(f"text,topic,tone\n{rows}\n")
     (tmp_path / "tasks.yaml").write_text(TWO_TASKS.format(encoder=encoder, select=select))
-    monkeypatch.setattr(loop, "Trainer", Scripted)
+    monkeypatch.setattr(run, "Trainer", Scripted)
     train(tmp_path / "tasks.yaml", output=tmp_path / "model")
     model = onepass.load(tmp_path / "model")
     found = onepass.evaluate(model, split="validation")["tasks"]
@@ -511,7 +511,7 @@ def test_all_faults_of_a_task_file_come_at_once_and_nothing_is_written(news: Pat
 def test_a_task_file_that_was_read_elsewhere_is_checked_too(news: Path):
     file = read_task_file(news, ["epoch=3", "method=reader"])
     with pytest.raises(ConfigError, match="2 faults"):
-        loop.train(file, progress=False)
+        run.train(file, progress=False)
 
 
 def test_an_output_that_exists_is_refused_before_anything_is_read(news: Path, tmp_path: Path):

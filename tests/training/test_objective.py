@@ -11,7 +11,7 @@ import torch
 from onepass.encoder.batch import Batch
 from onepass.heads.classification import Classification
 from onepass.heads.regression import Regression
-from onepass.model import Answers
+from onepass.readout import Answers
 from onepass.training.loop import Trainer
 from onepass.training.objective import Objective, own_answers
 

@@ -12,7 +12,8 @@ import torch
 from onepass.data.samplers import make_sampler
 from onepass.data.stream import RowStream
 from onepass.errors import ConfigError
-from onepass.training import loop
+from onepass.training import run
+from onepass.training.evaluation import all_logits
 from onepass.training.loop import Trainer
 from onepass.training.rows import UsedRows, choose_rows, draw_epoch
 
@@ -42,7 +43,7 @@ def test_the_rows_that_the_model_is_least_sure_about_are_chosen(make_trainer: Ma
     drawn = [(TOPIC, row) for row in range(24)]
     sampler = make_sampler("uncertainty", score="paper")
     chosen = choose_rows(sampler, model, trainer.sets, drawn, (6, 1000), nullcontext())
-    logits = loop.all_logits(model, {TOPIC: trainer.sets[TOPIC].train})[TOPIC]
+    logits = all_logits(model, {TOPIC: trainer.sets[TOPIC].train})[TOPIC]
     entropies = model.kinds[TOPIC].entropy(torch.from_numpy(logits)).numpy()
     assert min(entropies[row] for _, row in chosen) >= np.sort(entropies)[-6] - 1e-6
     assert len(choose_rows(sampler, model, trainer.sets, drawn, (6, 15), nullcontext())) == 2  # of 6 or 7 tokens
@@ -50,25 +51,25 @@ def test_the_rows_that_the_model_is_least_sure_about_are_chosen(make_trainer: Ma
 
 
 def test_labels_numbers_and_pairs_are_trained_by_uncertainty_and_the_share_is_told(news: Path):
-    model = loop.train(news, overrides=["sampler=uncertainty", "epochs=2"], progress=False)
+    model = run.train(news, overrides=["sampler=uncertainty", "epochs=2"], progress=False)
     used = model.training_record["rows_used"]
     assert used["updates"] == 2 * 68
     assert 0.2 < used["share"] < 1.0
     assert set(used["tasks"]) == {"topic", "tone", "same"} and used["tasks"]["tone"] > 0
-    everything = loop.train(news, overrides=["sampler=proportional"], progress=False)
+    everything = run.train(news, overrides=["sampler=proportional"], progress=False)
     assert everything.training_record["rows_used"]["share"] == 1.0
 
 
 def test_uncertainty_goes_with_teachers_warm_ups_and_other_methods(news: Path):
     options = ["sampler={name: uncertainty, candidates: 2}", "method=mtop", "frozen_epochs=1", "rdrop=0.5"]
-    model = loop.train(news, overrides=options, progress=False)
+    model = run.train(news, overrides=options, progress=False)
     assert model.training_record["rows_used"]["updates"] == 2 * 68
 
 
 @pytest.mark.parametrize("method", ["single", "prefix"])
 def test_a_method_that_trains_tasks_apart_is_refused_with_what_is_possible(news: Path, method: str):
     with pytest.raises(ConfigError) as error:
-        loop.train(news, overrides=["sampler=uncertainty", f"method={method}"], progress=False)
+        run.train(news, overrides=["sampler=uncertainty", f"method={method}"], progress=False)
     assert f"which method '{method}' does not allow" in str(error.value)
     assert "Possible: proportional, uniform, square_root, annealed." in str(error.value)
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from onepass.training import loop
+from onepass.training import run
 from onepass.training.loop import Trainer
 from onepass.training.stages import Finished, fixed_parameters, stages_of
 
@@ -105,11 +105,11 @@ def test_the_own_weights_of_a_finished_task_stay_and_the_shared_ones_learn(make_
 
 def test_a_training_ends_when_every_task_is_finished(news: Path):
     still = ("head_rate=0", "token_rate=0", "encoder_rate=0")
-    model = loop.train(news, overrides=[*still, "epochs=50", "freeze_done=2"], progress=False)
+    model = run.train(news, overrides=[*still, "epochs=50", "freeze_done=2"], progress=False)
     assert len(model.training_record["history"]) == 3
     assert all(parameter.requires_grad for parameter in model.parameters())
 
 
 def test_a_fixed_encoder_and_finished_tasks_leave_nothing_to_learn_and_nothing_breaks(news: Path):
-    model = loop.train(news, overrides=["method=frozen", "freeze_done=1", "epochs=4", "batch_size=4"], progress=False)
+    model = run.train(news, overrides=["method=frozen", "freeze_done=1", "epochs=4", "batch_size=4"], progress=False)
     assert model.training_record["skipped_steps"] == 0

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from onepass.training import loop
+from onepass.training import run
 from onepass.training.options import TrainOptions
 from onepass.training.teachers import teachers_folder, teachers_wanted
 
@@ -34,11 +34,11 @@ def test_a_method_is_trained_with_its_teachers_on_a_gpu(
 
 def test_the_teachers_are_trained_learned_from_and_removed(news: Path, tmp_path: Path):
     output = tmp_path / "model"
-    model = loop.train(news, output, overrides=[*FAST, "epochs=12", "teachers=2"], progress=False)
+    model = run.train(news, output, overrides=[*FAST, "epochs=12", "teachers=2"], progress=False)
     found = model.predict(["late goal wins", "senate vote"], tasks=["topic"])
     assert [answer["topic"].label for answer in found] == ["sport", "politics"]
     assert sorted(path.name for path in tmp_path.iterdir() if "model" in path.name) == ["model"]
-    alone = loop.train(news, overrides=[*FAST, "epochs=12", "teachers=0"], progress=False)
+    alone = run.train(news, overrides=[*FAST, "epochs=12", "teachers=0"], progress=False)
     assert alone.predict("why senate")["topic"].score != model.predict("why senate")["topic"].score
 
 
@@ -48,21 +48,21 @@ def test_a_resumed_training_keeps_the_teachers_that_were_finished(
     output, options = tmp_path / "model", [*FAST, "epochs=2", "teachers=2"]
     seeds: list[int] = []
 
-    class Counted(loop.Trainer):
+    class Counted(run.Trainer):
         def run(self, resume: bool = False) -> None:
             if not resume and len(seeds) == 1:
                 raise KeyboardInterrupt
             seeds.append(self.options.seed)
             super().run(resume)
 
-    monkeypatch.setattr(loop, "Trainer", Counted)
+    monkeypatch.setattr(run, "Trainer", Counted)
     with pytest.raises(KeyboardInterrupt):
-        loop.train(news, output, overrides=options, progress=False)
+        run.train(news, output, overrides=options, progress=False)
     (first,) = teachers_folder(output).glob("*-0")
     written = (first / "MANIFEST.json").stat().st_mtime_ns
     kept: list[int] = []
-    monkeypatch.setattr(loop, "teach", lambda *args, **keys: kept.append((first / "MANIFEST.json").stat().st_mtime_ns))
-    loop.train(news, output, overrides=options, progress=False, resume=True)
+    monkeypatch.setattr(run, "teach", lambda *args, **keys: kept.append((first / "MANIFEST.json").stat().st_mtime_ns))
+    run.train(news, output, overrides=options, progress=False, resume=True)
     assert seeds == [1000, 2000, 0] and kept == [written]
     assert output.is_dir() and not teachers_folder(output).exists()
     # Teachers of a training with other options are not this one's.

@@ -7,134 +7,42 @@ batch has no gradient, so the optimiser does not touch it: no update, no momentu
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from accelerate import Accelerator, DistributedDataParallelKwargs
-from accelerate.state import AcceleratorState
-from accelerate.utils import set_seed
 from torch import nn
 from tqdm import tqdm
 
 from onepass.calibration import settle
 from onepass.data.stream import RowStream
-from onepass.encoder.loading import load_encoder
-from onepass.errors import ConfigError, TrainingError, listed
-from onepass.folder import check_output, size_of
-from onepass.heads import check_kinds
-from onepass.methods import Stage, check_method, make_method, settle_method
-from onepass.model import Model, check_served
-from onepass.tasks import TaskFile, read_task_file
+from onepass.errors import TrainingError
+from onepass.methods import Stage
+from onepass.model import Model
 from onepass.training.alarms import find_alarms
 from onepass.training.average import RunningMean
 from onepass.training.best import Best
 from onepass.training.cache import MOST_IN_MEMORY, TextCache
-from onepass.training.checkpoint import Checkpoints, StageState, training_key
-from onepass.training.distillation import Teaching, teach
-from onepass.training.evaluation import all_logits, average, score_tasks
+from onepass.training.checkpoint import Checkpoints, StageState
+from onepass.training.device import make_accelerator
+from onepass.training.distillation import Teaching
+from onepass.training.evaluation import all_logits, score_tasks
 from onepass.training.findings import findings_of
-from onepass.training.finetuning import JointFolder, copies_of, joint_record, second_stage
+from onepass.training.history import history_record, spoken
 from onepass.training.losses import TaskLosses
 from onepass.training.objective import Objective
 from onepass.training.optimizer import make_optimizer, rate_at, set_rates
-from onepass.training.options import TrainOptions, check_train, sampler_of, train_options
+from onepass.training.options import TrainOptions, sampler_of
 from onepass.training.rows import Draws, UsedRows, choose_rows, draw_epoch
-from onepass.training.sets import TaskSet, fingerprint, read_sets
+from onepass.training.sets import TaskSet, fingerprint
 from onepass.training.stages import Finished, fixed_parameters, stages_of
-from onepass.training.teachers import forget_teachers, own_teachers, teachers_wanted
 from onepass.where import pack
 
 log = logging.getLogger(__name__)
-CHECKS = (check_method, check_kinds, check_served, check_train)
 MOST_SKIPPED_IN_A_ROW = 3
-
-
-def train(
-    file: str | Path | TaskFile,
-    output: str | Path | None = None,
-    *,
-    overrides: Sequence[str] = (),
-    overwrite: bool = False,
-    resume: bool = False,
-    progress: bool = True,
-) -> Model:
-    """Train a model on the tasks of a task file, and write its folder if `output` is given.
-
-    All faults of the task file and of the data are raised at once, before anything is trained or written.
-    A long training leaves checkpoints beside its output; `resume` goes on from the last one, if there is one.
-    """
-    if not isinstance(file, TaskFile):
-        file = read_task_file(file, overrides, checks=CHECKS)
-    elif faults := [fault for check in CHECKS for fault in check(file)]:
-        raise ConfigError(listed(faults))
-    if output is not None:
-        check_output(Path(output), overwrite=overwrite)
-    options = train_options(file.train)
-    set_seed(options.seed)
-    encoder, tokenizer = load_encoder(file.encoder, max_length=options.max_length)
-    choice = settle_method(file.method, len(file.tasks))
-    method = make_method(choice.name, encoder, choice.options)
-    if faults := method.limits(len(file.tasks), options.max_length):
-        raise ConfigError(listed(faults))
-    sets = read_sets(file, tokenizer)
-    model = Model(method, tokenizer, choice, file.encoder, dropout=options.dropout)
-    for item in sets:
-        model.add(item.task, item.train)
-    key = training_key(file, sets)
-    checkpoints = None
-    if output is not None:
-        output = Path(output)
-        check_output(
-            output, overwrite=overwrite, needed=size_of(model) * (1 if options.finetune is None else len(sets))
-        )
-        checkpoints = Checkpoints(output, key, options.checkpoint_every_s)
-        if not resume:
-            forget_teachers(output)
-    again = partial(train, resume=resume, progress=progress)
-    count = teachers_wanted(options, method, len(sets), _device(options))
-    with own_teachers(again, file, key, options, count, output) as own:
-        distill = own or options.distill
-        teaching = teach(file, sets, tokenizer, distill, _device(options), keep=own is None) if distill else None
-        set_seed(options.seed)  # whatever teachers drew before
-        joint = JointFolder(output, key) if output is not None and options.finetune is not None else None
-        found = joint.load() if joint is not None and resume else None
-        trainer = Trainer(found or model, sets, options, progress, checkpoints, teaching)
-        if found is None:
-            trainer.run(resume)
-        if options.finetune is not None:
-            trainer = fine_tune(trainer, output, key, resume, joint)
-        if output is not None and checkpoints is not None:
-            if trainer.accelerator.is_main_process:
-                trainer.model.save(output, overwrite=overwrite)
-                for left in (checkpoints, trainer.checkpoints, joint):
-                    if left is not None:
-                        left.remove()
-            trainer.accelerator.wait_for_everyone()
-    return trainer.model
-
-
-def fine_tune(joint: Trainer, output: Path | None, key: str, resume: bool, folder: JointFolder | None) -> Trainer:
-    """Go on from a trained model with a copy for each task; the first stage's result is kept for a resumed training."""
-    options, checkpoints = second_stage(joint.given), None
-    if output is not None and folder is not None:
-        if joint.accelerator.is_main_process:
-            folder.save(joint.model)
-        checkpoints = Checkpoints(output.with_name(f"{output.name}.finetune"), key, options.checkpoint_every_s)
-        if not resume:
-            checkpoints.remove()
-    copies = copies_of(joint.model, joint.sets)
-    trainer = Trainer(copies, joint.sets, options, joint.progress, checkpoints, joint.teaching)
-    trainer.from_trained = True
-    trainer.run(resume)
-    copies.training_record = joint_record(joint.model, copies)
-    return trainer
 
 
 class Trainer:
@@ -154,18 +62,7 @@ class Trainer:
         """What the given options come to, for the rows of the stage that is trained"""
         self.model, self.sets, self.progress = model, sets, progress
         self.checkpoints, self.teaching = checkpoints, teaching
-        use_cpu = _device(options) == "cpu"
-        if options.device not in ("auto", "cpu") and use_cpu:
-            raise ConfigError(f"train.device is {options.device!r}, but no GPU is visible here. Use auto or cpu.")
-        half = options.precision == "bf16" or (options.precision == "auto" and not use_cpu)
-        if int(os.environ.get("WORLD_SIZE", 1)) == 1:
-            # accelerate holds on to the process's first device and precision; a second training may want others.
-            AcceleratorState._reset_state(reset_partial_state=True)
-        self.accelerator = Accelerator(
-            cpu=use_cpu,
-            mixed_precision="bf16" if half else "no",
-            kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)],
-        )
+        self.accelerator = make_accelerator(options)
         self.progress = progress and self.accelerator.is_main_process
         self.targets = [
             model.kinds[i].scale_targets(item.task, item.train.targets, item.train.readings)
@@ -227,24 +124,11 @@ class Trainer:
         frozen += [p for other in range(len(self.sets)) if other not in tasks for p in self.own_parameters(other)]
         for parameter in frozen:
             parameter.requires_grad_(False)
-        if stage.cached:
-            most = MOST_IN_MEMORY // len(tasks)
-            tokens = any(model.kinds[task].reads_tokens for task in tasks)
-            half = self.accelerator.mixed_precision == "bf16"
-            self.texts = {
-                task: TextCache(model.method, self.sets[task].train, most, half=half, tokens=tokens) for task in tasks
-            }
+        self.texts = self.cached_texts() if stage.cached else {}
         optimizer = make_optimizer(model.method, model.heads, options)
         step, optimizer = self.accelerator.prepare(Objective(model, stage.forward, options, self.teaching), optimizer)
         sizes = [len(self.sets[task].train) for task in tasks]
-        state = StageState(
-            optimizer,
-            RunningMean([p for group in optimizer.param_groups for p in group["params"]], options.average),
-            Best(options.select, [self.sets[task].task for task in tasks]),
-            RowStream(sizes, options.seed),
-            Finished(options.freeze_done, tasks, self.own_parameters),
-            options.evaluate_every,
-        )
+        state = self.new_state(optimizer, sizes)
         if saved is not None:
             state.restore(saved["tensors"], saved["state"])
         epochs = stage.epochs or options.epochs
@@ -285,6 +169,27 @@ class Trainer:
             parameter.requires_grad_(True)
         if stage.finish is not None:
             stage.finish(model.heads)  # type: ignore[arg-type]
+
+    def cached_texts(self) -> dict[int, TextCache]:
+        """What the method keeps of the texts of each of the stage's tasks, for steps that need no more of them."""
+        model, half = self.model, self.accelerator.mixed_precision == "bf16"
+        most = MOST_IN_MEMORY // len(self.tasks)
+        tokens = any(model.kinds[task].reads_tokens for task in self.tasks)
+        return {
+            task: TextCache(model.method, self.sets[task].train, most, half=half, tokens=tokens) for task in self.tasks
+        }
+
+    def new_state(self, optimizer: Any, sizes: Sequence[int]) -> StageState:
+        """Where a stage begins."""
+        options = self.options
+        return StageState(
+            optimizer,
+            RunningMean([p for group in optimizer.param_groups for p in group["params"]], options.average),
+            Best(options.select, [self.sets[task].task for task in self.tasks]),
+            RowStream(sizes, options.seed),
+            Finished(options.freeze_done, self.tasks, self.own_parameters),
+            options.evaluate_every,
+        )
 
     def rows_of_epoch(self, state: StageState, epochs: int) -> Draws:
         """What the epoch's steps draw from; the stream's place before is kept, so that it can be drawn again."""
@@ -381,25 +286,13 @@ class Trainer:
         scores = score_tasks(self.model, validation, self.accelerator.autocast(), stage.forward)
         better = state.best.offer(scores, self.model, epoch)
         ended = state.finished.update({task: scores[names[task]]["score"] for task in validation})
-        record = {
-            "stage": stage.name,
-            "epoch": round(epoch, 2),
-            "average": average(scores),
-            "losses": means,
-            "scores": {name: result["score"] for name, result in scores.items()},
-            "best": better,
-        }
+        record = history_record(stage.name, epoch, means, scores, better)
         self.history.append(record)
         if better:
             for task in validation:
                 self.model.records[task]["scores"] = {"validation": scores[names[task]]}
-        worst = min(scores, key=lambda name: scores[name]["score"])
         with bar.external_write_mode():
-            log.info(
-                "%s, epoch %.4g: mean %.1f, worst %.1f (%s), loss %.3f%s",
-                stage.name, epoch, record["average"], scores[worst]["score"], worst,
-                float(np.mean(list(means.values()))) if means else float("nan"), ", best so far" if better else "",
-            )  # fmt: skip
+            log.info(spoken(record, epoch))
             if ended:
                 log.info("no longer better, own weights fixed: %s", ", ".join(names[task] for task in ended))
 
@@ -410,7 +303,3 @@ class Trainer:
             f"was written. The last batch held: {where}{', ...' if len(rows) > 8 else ''}. Try smaller rates "
             "(train.encoder_rate, train.head_rate), or train.precision=fp32."
         )
-
-
-def _device(options: TrainOptions) -> str:
-    return "cpu" if options.device == "cpu" or not torch.cuda.is_available() else "cuda"

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from onepass.encoder.batch import Batch
 from onepass.methods import States
-from onepass.model import Answers, Model
+from onepass.model import Model
+from onepass.readout import Answers
 from onepass.training.distillation import Lesson, Teaching, teachable
 from onepass.training.options import TrainOptions
 from onepass.where import PLAIN, Where

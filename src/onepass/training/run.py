@@ -1,0 +1,109 @@
+"""A training from its task file to its model folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from accelerate.utils import set_seed
+
+from onepass.encoder.loading import load_encoder
+from onepass.errors import ConfigError, listed
+from onepass.folder import check_output, size_of
+from onepass.heads import check_kinds
+from onepass.methods import check_method, make_method, settle_method
+from onepass.model import Model
+from onepass.served import check_served
+from onepass.tasks import TaskFile, read_task_file
+from onepass.training.checkpoint import Checkpoints, training_key
+from onepass.training.device import device_of
+from onepass.training.distillation import teach
+from onepass.training.finetuning import JointFolder, copies_of, joint_record, second_stage
+from onepass.training.loop import Trainer
+from onepass.training.options import check_train, train_options
+from onepass.training.sets import read_sets
+from onepass.training.teachers import forget_teachers, own_teachers, teachers_wanted
+
+CHECKS = (check_method, check_kinds, check_served, check_train)
+
+
+def train(
+    file: str | Path | TaskFile,
+    output: str | Path | None = None,
+    *,
+    overrides: Sequence[str] = (),
+    overwrite: bool = False,
+    resume: bool = False,
+    progress: bool = True,
+) -> Model:
+    """Train a model on the tasks of a task file, and write its folder if `output` is given.
+
+    All faults of the task file and of the data are raised at once, before anything is trained or written.
+    A long training leaves checkpoints beside its output; `resume` goes on from the last one, if there is one.
+    """
+    if not isinstance(file, TaskFile):
+        file = read_task_file(file, overrides, checks=CHECKS)
+    elif faults := [fault for check in CHECKS for fault in check(file)]:
+        raise ConfigError(listed(faults))
+    if output is not None:
+        check_output(Path(output), overwrite=overwrite)
+    options = train_options(file.train)
+    set_seed(options.seed)
+    encoder, tokenizer = load_encoder(file.encoder, max_length=options.max_length)
+    choice = settle_method(file.method, len(file.tasks))
+    method = make_method(choice.name, encoder, choice.options)
+    if faults := method.limits(len(file.tasks), options.max_length):
+        raise ConfigError(listed(faults))
+    sets = read_sets(file, tokenizer)
+    model = Model(method, tokenizer, choice, file.encoder, dropout=options.dropout)
+    for item in sets:
+        model.add(item.task, item.train)
+    key = training_key(file, sets)
+    checkpoints = None
+    if output is not None:
+        output = Path(output)
+        check_output(
+            output, overwrite=overwrite, needed=size_of(model) * (1 if options.finetune is None else len(sets))
+        )
+        checkpoints = Checkpoints(output, key, options.checkpoint_every_s)
+        if not resume:
+            forget_teachers(output)
+    again = partial(train, resume=resume, progress=progress)
+    count = teachers_wanted(options, method, len(sets), device_of(options))
+    with own_teachers(again, file, key, options, count, output) as own:
+        distill = own or options.distill
+        teaching = teach(file, sets, tokenizer, distill, device_of(options), keep=own is None) if distill else None
+        set_seed(options.seed)  # whatever teachers drew before
+        joint = JointFolder(output, key) if output is not None and options.finetune is not None else None
+        found = joint.load() if joint is not None and resume else None
+        trainer = Trainer(found or model, sets, options, progress, checkpoints, teaching)
+        if found is None:
+            trainer.run(resume)
+        if options.finetune is not None:
+            trainer = fine_tune(trainer, output, key, resume, joint)
+        if output is not None and checkpoints is not None:
+            if trainer.accelerator.is_main_process:
+                trainer.model.save(output, overwrite=overwrite)
+                for left in (checkpoints, trainer.checkpoints, joint):
+                    if left is not None:
+                        left.remove()
+            trainer.accelerator.wait_for_everyone()
+    return trainer.model
+
+
+def fine_tune(joint: Trainer, output: Path | None, key: str, resume: bool, folder: JointFolder | None) -> Trainer:
+    """Go on from a trained model with a copy for each task; the first stage's result is kept for a resumed training."""
+    options, checkpoints = second_stage(joint.given), None
+    if output is not None and folder is not None:
+        if joint.accelerator.is_main_process:
+            folder.save(joint.model)
+        checkpoints = Checkpoints(output.with_name(f"{output.name}.finetune"), key, options.checkpoint_every_s)
+        if not resume:
+            checkpoints.remove()
+    copies = copies_of(joint.model, joint.sets)
+    trainer = Trainer(copies, joint.sets, options, joint.progress, checkpoints, joint.teaching)
+    trainer.from_trained = True
+    trainer.run(resume)
+    copies.training_record = joint_record(joint.model, copies)
+    return trainer
