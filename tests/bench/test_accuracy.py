@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onepass.bench.accuracy import bootstrap, summarise
+from onepass.bench.accuracy import bootstrap, plan, summarise
 from onepass.bench.plot import check_plot, plot_accuracy
 from onepass.errors import ConfigError
 
@@ -51,3 +51,12 @@ def test_the_plot_is_an_image_and_other_names_are_refused(tmp_path: Path):
     assert (tmp_path / "plots" / "news.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(ConfigError, match=r"one of \.png, \.svg, \.pdf"):
         check_plot(tmp_path / "news.gif")
+
+
+def test_tasks_can_be_left_out_of_a_suite(suite: Path):
+    runs = plan(str(suite), ["readers"], 2, (), ["tone"])
+    assert [run.tasks for run in runs] == [("topic", "same")] * 2
+    with pytest.raises(ConfigError, match="tome"):
+        plan(str(suite), ["readers"], 1, (), ["tome"])
+    with pytest.raises(ConfigError, match="All tasks"):
+        plan(str(suite), ["readers"], 1, (), ["topic", "same", "tone"])

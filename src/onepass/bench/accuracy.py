@@ -226,11 +226,25 @@ def one_recipe(suite: str, overrides: Sequence[str]) -> list[str]:
     return [*overrides] if {"teachers", "distill", "preset"} & given.keys() else [*overrides, "train.teachers=0"]
 
 
-def plan(suite: str, methods: Sequence[str], seeds: int, overrides: Sequence[str]) -> list[Run]:
+def plan(
+    suite: str, methods: Sequence[str], seeds: int, overrides: Sequence[str], without: Sequence[str] = ()
+) -> list[Run]:
     """The runs of a bench; seed by seed, so that a run cut short still compares all methods."""
     if not methods or seeds < 1:
         raise ConfigError("Give at least one method and one seed.")
-    return [Run(suite, method, seed, tuple(overrides)) for seed in range(seeds) for method in methods]
+    tasks = _all_but(suite, without) if without else ()
+    return [Run(suite, method, seed, tuple(overrides), tasks) for seed in range(seeds) for method in methods]
+
+
+def _all_but(suite: str, without: Sequence[str]) -> tuple[str, ...]:
+    from onepass.tasks import read_task_file
+
+    tasks = read_task_file(suite).tasks
+    if faults := [unknown("task", name, tasks) for name in without if name not in tasks]:
+        raise ConfigError(listed(faults))
+    if not (kept := tuple(name for name in tasks if name not in without)):
+        raise ConfigError(f"All tasks of {suite} are left out. Leave some.")
+    return kept
 
 
 def serve_run(kind: type[Run], run: Callable[..., dict[str, Any]]) -> None:

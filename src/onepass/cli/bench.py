@@ -32,6 +32,9 @@ def accuracy(
     ] = "readers mtop mtdnn single",
     seeds: Annotated[int, typer.Option(help="Runs of each method.", min=1)] = 3,
     jobs: Annotated[int, typer.Option(help="Runs side by side; 8 to 14 on a large GPU.", min=1)] = 1,
+    without: Annotated[
+        str, typer.Option(help="Tasks of the suite to leave out, with spaces between them.", metavar="TASKS")
+    ] = "",
     output: Annotated[
         Path, typer.Option("--output", "-o", help="One JSON line a run; runs that are there are not repeated.")
     ] = Path("runs/accuracy.jsonl"),
@@ -48,7 +51,7 @@ def accuracy(
     listen(quiet=json)
     if plot is not None:
         check_plot(plot)
-    runs = plan(suite, methods.split(), seeds, overrides or ())
+    runs = plan(suite, methods.split(), seeds, overrides or (), without.split())
     summary = summarise(run_all(runs, output, jobs, progress()))
     if plot is not None:
         plot_accuracy(summary, plot)
