@@ -1,17 +1,22 @@
 """Tasks added later to a frozen model: with all their rows, and with 8, 16 and 64 of them.
 
-    python benchmarks/few_shot.py train --suite SUITES/nhc41.yaml --out runs/few --seeds 3 --jobs 6
-    python benchmarks/few_shot.py add   --suite SUITES/nhc41.yaml --out runs/few --seeds 3 --jobs 14
-    python benchmarks/few_shot.py show  --out runs/few
+    python benchmarks/few_shot.py everything --suite SUITES/nhc41.yaml --out runs/few --jobs 14
+    python benchmarks/few_shot.py show --out runs/few
 
-`train` makes two models a seed: of all tasks of the suite but seven (base-SEED), and of all of them (all-SEED). `add`
-adds each of the seven to every base model, alone, and scores it on its test file. Beside it, on the same rows: a
-logistic regression on the mean state of the pretrained encoder (linear) and of the base model's (linear_on_base), and,
-with --finetune, a model of its own (finetuned). `show` prints a table and, with --json, everything.
+`everything` is these stages, in one pool of processes; each is also a command of its own:
 
-Other models than those of `train`: --base FOLDER ... and --all FOLDER ..., one for each seed. Other tasks than the
-seven: --tasks. Several ways of adding at once, on the same rows: --ways "start=fresh" "start=similar head_rate=3e-3".
-What was measured already is not repeated.
+    train   two models a seed: of all tasks of the suite but seven (base-SEED), and of all of them (all-SEED)
+    alone   for each of the seven, what needs no such model: a logistic regression on the mean state of the pretrained
+            encoder (linear), and an encoder fine-tuned for the task (finetuned)
+    add     each of the seven added to every base model, alone, with the options of onepass add (added ...); beside it
+            a logistic regression on the mean state of the base model's encoder (linear_on_base), and the task in the
+            model that was trained on all (together)
+
+Every score is taken on test and on validation: choose a way by `show --split validation`, and report test. Few rows are
+drawn several times, the same for every way; nothing of validation is learned from then. Several ways of adding at
+once: --ways "" "start=fresh" "head=drawn" for few rows, --full-ways for all. A line of JSON for every score goes to
+OUT/results.jsonl; what is there already is not repeated. Other models than those of `train`: --base FOLDER ... and
+--all FOLDER ..., one for each seed. Other tasks than the seven: --tasks.
 """
 
 from __future__ import annotations
@@ -22,7 +27,8 @@ import os
 import sys
 import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -32,13 +38,14 @@ import numpy as np
 HELD_OUT = ("travel", "weddings", "weird_news", "wellness", "women", "world_news", "worldpost")
 """Of nhc41: the last seven in alphabetical order"""
 ALL_ROWS = 0
+SPLITS = ("validation", "test")
 Line = dict[str, Any]
 
 
 # --- the models -------------------------------------------------------------------------------------------------------
 
 
-def train_model(suite: str, folder: Path, without: Sequence[str], seed: int, overrides: Sequence[str]) -> str:
+def train_model(suite: str, folder: str, without: Sequence[str], seed: int, overrides: Sequence[str]) -> list[Line]:
     """Train a model of a suite's tasks but some; a training that was killed goes on."""
     import onepass
     from onepass.tasks import read_task_file
@@ -46,21 +53,10 @@ def train_model(suite: str, folder: Path, without: Sequence[str], seed: int, ove
     file = read_task_file(suite, [*overrides, f"train.seed={seed}", "train.checkpoint_every_s=60"])
     kept = {name: task for name, task in file.tasks.items() if name not in without}
     onepass.train(file.model_copy(update={"tasks": kept}), folder, overwrite=True, resume=True, progress=False)
-    return f"{folder}: {len(kept)} tasks, seed {seed}"
+    return []
 
 
-def train(given: argparse.Namespace) -> None:
-    tasks = given.tasks or list(HELD_OUT)
-    wanted = [(Path(given.out) / f"base-{seed}", tasks, seed) for seed in range(given.seeds)]
-    wanted += [(Path(given.out) / f"all-{seed}", [], seed) for seed in range(given.seeds)]
-    missing = [job for job in wanted if not (job[0] / "MANIFEST.json").is_file()]
-    with workers(given.jobs) as pool:
-        started = [pool.submit(train_model, given.suite, *job, given.options) for job in missing]
-        for future in as_completed(started):
-            say(future.result())
-
-
-# --- adding -----------------------------------------------------------------------------------------------------------
+# --- what needs no model of many tasks --------------------------------------------------------------------------------
 
 
 def draw(targets: np.ndarray, shots: int, seed: int) -> np.ndarray:
@@ -74,74 +70,51 @@ def draw(targets: np.ndarray, shots: int, seed: int) -> np.ndarray:
     return np.array(in_turn[:shots])
 
 
-def measure(suite: str, base: str, together: str | None, name: str, seed: int, given: dict[str, Any]) -> list[Line]:
-    """Everything about one task and one base model."""
-    import torch
+def draws_of(shots: int, draws: int) -> range:
+    return range(1 if shots == ALL_ROWS else draws)
 
-    import onepass
-    from onepass.data.examples import read_examples
-    from onepass.heads import make_kind
-    from onepass.tasks import read_task_file
-    from onepass.training.adding import add_options, cached_logits, train_task
-    from onepass.training.cache import TextCache
-    from onepass.training.evaluation import evaluate, scores_of
-    from onepass.training.sets import TaskSet, path_of, read_set
 
-    torch.set_num_threads(1)
-    file = read_task_file(suite, require=("train", "test"))
-    about = {"task": name, "seed": seed}
-    lines: list[Line] = []
-    if together is not None:
-        score = evaluate(onepass.load(together), file.model_copy(update={"tasks": {name: file.tasks[name]}}))
-        lines.append({**about, "way": "together", "shots": ALL_ROWS, "draw": 0, "score": score["tasks"][name]["score"]})
-    model = onepass.load(base)
-    item = read_set(file.tasks[name], model.tokenizer)
-    task, nothing = item.task, item.train.take(np.zeros(0, np.int64))
-    test = read_examples(task, path_of(task, "test"), make_kind(task), model.tokenizer, task.labels)
-    read_test = TextCache(model.method, test)
-    linear = Linear(model, item.train, test)
+class Rows:
+    """A task's rows: those it may learn from, and those it is scored on."""
+
+    def __init__(self, suite: str, name: str, tokenizer: Any):
+        from onepass.data.examples import read_examples
+        from onepass.heads import make_kind
+        from onepass.tasks import read_task_file
+        from onepass.training.sets import path_of, read_set
+
+        file = read_task_file(suite, require=("train", "test"))
+        self.item = read_set(file.tasks[name], tokenizer)
+        self.task, self.train = self.item.task, self.item.train
+        test = read_examples(self.task, path_of(self.task, "test"), make_kind(self.task), tokenizer, self.task.labels)
+        self.scored = {"validation": self.item.validation, "test": test}
+
+
+def linear(suite: str, name: str, encoder: str, given: dict[str, Any]) -> list[Line]:
+    """Logistic regressions on the mean states of the pretrained encoder."""
+    from onepass.encoder.loading import load_encoder
+
+    network, tokenizer = load_encoder(encoder)
+    rows = Rows(suite, name, tokenizer)
+    return linear_lines(network.to(device_of(given)), rows, "linear", None, given)
+
+
+def linear_lines(encoder: Any, rows: Rows, way: str, seed: int | None, given: dict[str, Any]) -> list[Line]:
+    """A logistic regression for each draw; without a seed, the draws are what is repeated."""
+    train = mean_states(encoder.eval(), rows.train)
+    scored = {split: mean_states(encoder, examples) for split, examples in rows.scored.items()}
+    lines = []
     for shots in given["shots"]:
-        for number in range(1 if shots == ALL_ROWS else given["draws"]):
-            rows = draw(item.train.targets, shots, number)
-            here = {**about, "shots": shots, "draw": number}
-            few = TaskSet(task, item.train.take(rows), item.validation if shots == ALL_ROWS else nothing)
-            for way in given["ways"]:
-                train_task(model, few, add_options(options_of(way, seed)), progress=False)
-                last = len(model.tasks) - 1
-                score = scores_of(model, last, cached_logits(model, last, read_test), test)["score"]
-                lines.append({**here, "way": f"added {way}".strip(), "score": score})
-                model.discard(last)
-            lines += [{**here, "way": way, "score": score} for way, score in linear.scores(rows).items()]
-            if given["finetune"] and shots != ALL_ROWS:
-                score = finetuned(file, name, item.train.rows[rows] - 1, seed)
-                lines.append({**here, "way": "finetuned", "score": score})
+        for number in draws_of(shots, given["draws"]):
+            chosen = draw(rows.train.targets, shots, number)
+            center, spread = train[chosen].mean(0), train[chosen].std() + 1e-6
+            weight, bias = logistic_regression((train[chosen] - center) / spread, rows.train.targets[chosen])
+            line = {"task": rows.task.name, "seed": number if seed is None else seed, "shots": shots, "draw": number}
+            for split, examples in rows.scored.items():
+                found = (((scored[split] - center) / spread) @ weight + bias).argmax(1)
+                line[split] = 100.0 * float((found == examples.targets).mean())
+            lines.append({**line, "way": way})
     return lines
-
-
-class Linear:
-    """Logistic regressions on the mean states of the texts, of the pretrained encoder and of a model's."""
-
-    def __init__(self, model: Any, train: Any, test: Any):
-        from onepass.encoder.loading import load_encoder
-
-        encoders = {"linear": load_encoder(model.source)[0], "linear_on_base": model.method.encoder}
-        self.targets = train.targets, test.targets
-        self.states = {
-            way: tuple(mean_states(encoder.eval(), examples) for examples in (train, test))
-            for way, encoder in encoders.items()
-        }
-
-    def scores(self, rows: np.ndarray) -> dict[str, float]:
-        """Accuracy on test in percent, learned from these rows."""
-        from sklearn.linear_model import LogisticRegression
-
-        found = {}
-        for way, (train, test) in self.states.items():
-            center, spread = train[rows].mean(0), train[rows].std() + 1e-6
-            learner = LogisticRegression(max_iter=2000)
-            learner.fit((train[rows] - center) / spread, self.targets[0][rows])
-            found[way] = 100.0 * learner.score((test - center) / spread, self.targets[1])
-        return found
 
 
 def mean_states(encoder: Any, examples: Any) -> np.ndarray:
@@ -156,30 +129,109 @@ def mean_states(encoder: Any, examples: Any) -> np.ndarray:
     order = [(0, row) for row in range(len(examples))]
     with torch.inference_mode():
         for pairs in sorted_batches(order, [examples.lengths], 512, 4096):
-            batch = Batch.of([examples.sequence(row) for _, row in pairs])
-            found[[row for _, row in pairs]] = mean_tokens(encoder(batch), batch.layout).numpy()
+            batch = Batch.of([examples.sequence(row) for _, row in pairs]).to(next(encoder.parameters()).device)
+            found[[row for _, row in pairs]] = mean_tokens(encoder(batch), batch.layout).cpu().numpy()
     return found
 
 
-def finetuned(file: Any, name: str, rows: np.ndarray, seed: int) -> float:
-    """The score of a whole encoder fine-tuned on these rows of the training file, for 100 steps of 32."""
+def logistic_regression(x: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Weight (H, C) and bias (C,) of the least sum of losses and half the squared weights, as scikit-learn has it.
+
+    Of two labels it holds one weight, the difference of ours, whose square is twice the sum of ours.
+    """
+    from scipy.optimize import minimize
+    from scipy.special import log_softmax
+
+    rows, width, labels = len(x), x.shape[1], int(targets.max()) + 1
+    truth, x, penalty = np.eye(labels)[targets], x.astype(np.float64), 2.0 if labels == 2 else 1.0
+
+    def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        weight, bias = flat[: width * labels].reshape(width, labels), flat[width * labels :]
+        logs = log_softmax(x @ weight + bias, 1)
+        error = np.exp(logs) - truth  # (R, C)
+        value = -(truth * logs).sum() + 0.5 * penalty * (weight**2).sum()
+        return value / rows, np.concatenate([(x.T @ error + penalty * weight).ravel(), error.sum(0)]) / rows
+
+    found = minimize(loss, np.zeros((width + 1) * labels), jac=True, method="L-BFGS-B", options={"maxiter": 2000}).x
+    return found[: width * labels].reshape(width, labels), found[width * labels :]
+
+
+def finetuned(suite: str, name: str, overrides: Sequence[str], shots: int, number: int) -> list[Line]:
+    """The scores of a whole encoder fine-tuned: on few rows for 100 steps of up to 32, on all for 5 epochs.
+
+    Of few rows there are none to choose a checkpoint on, and the last one is kept.
+    """
     import pyarrow.parquet
 
     import onepass
-    from onepass.tasks import MethodChoice
+    from onepass.tasks import MethodChoice, read_task_file
     from onepass.training.evaluation import evaluate
 
-    batch = min(32, len(rows))
-    options = {"epochs": -(-100 * batch // len(rows)), "batch_size": batch, "encoder_rate": 5e-5, "head_rate": 5e-4}
-    options |= {"average": 0.0, "patience": 0, "seed": seed}
+    file = read_task_file(suite, [word for word in overrides if not word.startswith(("train.", "method"))])
+    task = file.tasks[name]
+    options = {"batch_size": 32, "epochs": 5, "encoder_rate": 5e-5, "head_rate": 5e-4, "seed": number}
     with tempfile.TemporaryDirectory() as place:
-        few = Path(place) / "rows.parquet"
-        pyarrow.parquet.write_table(pyarrow.parquet.read_table(file.tasks[name].train).take(rows), few)
-        # The few rows are also what the checkpoint is chosen on: there are no others.
-        task = file.tasks[name].model_copy(update={"train": few, "validation": few})
+        if shots != ALL_ROWS:
+            table = pyarrow.parquet.read_table(task.train)
+            targets = np.unique(table[task.label].to_numpy(zero_copy_only=False), return_inverse=True)[1]
+            rows = draw(targets, shots, number)
+            pyarrow.parquet.write_table(table.take(rows), Path(place) / "rows.parquet")
+            batch = min(32, len(rows))
+            options |= {"batch_size": batch, "epochs": -(-100 * batch // len(rows)), "average": 0.0, "patience": 0}
+            # A share of no row: all of them are learned from.
+            task = task.model_copy(update={"train": Path(place) / "rows.parquet", "validation": 1e-9})
         chosen = {"tasks": {name: task}, "method": MethodChoice(name="single"), "train": options}
-        model = onepass.train(file.model_copy(update=chosen), progress=False)
-    return float(evaluate(model, file.model_copy(update={"tasks": {name: file.tasks[name]}}))["tasks"][name]["score"])
+        model = onepass.train(file.model_copy(update=chosen), progress=False).to(device_of({}))
+    alone = file.model_copy(update={"tasks": {name: file.tasks[name]}})
+    line: Line = {"task": name, "seed": number, "shots": shots, "draw": number, "way": "finetuned"}
+    for split in SPLITS:
+        line[split] = float(evaluate(model, alone, split=split)["tasks"][name]["score"])
+    return [line]
+
+
+# --- adding -----------------------------------------------------------------------------------------------------------
+
+
+def added(suite: str, base: str, name: str, seed: int, given: dict[str, Any]) -> list[Line]:
+    """One task added to one base model, in every way and number of rows."""
+    import onepass
+    from onepass.training.adding import add_options, cached_logits, train_task
+    from onepass.training.cache import TextCache
+    from onepass.training.evaluation import scores_of
+    from onepass.training.sets import TaskSet
+
+    model = onepass.load(base, device_of(given))
+    rows = Rows(suite, name, model.tokenizer)
+    nothing = rows.train.take(np.zeros(0, np.int64))
+    texts = {split: TextCache(model.method, examples) for split, examples in rows.scored.items()}
+    lines = linear_lines(model.method.encoder, rows, "linear_on_base", seed, given)
+    for shots in given["shots"]:
+        for number in draws_of(shots, given["draws"]):
+            chosen = rows.train.take(draw(rows.train.targets, shots, number))
+            few = TaskSet(rows.task, chosen, nothing if shots != ALL_ROWS else rows.item.validation)
+            for way in given["full_ways" if shots == ALL_ROWS else "ways"]:
+                train_task(model, few, add_options(options_of(way, seed)), progress=False)
+                last = len(model.tasks) - 1
+                line = {"task": name, "seed": seed, "shots": shots, "draw": number, "way": f"added {way}".strip()}
+                for split, examples in rows.scored.items():
+                    line[split] = scores_of(model, last, cached_logits(model, last, texts[split]), examples)["score"]
+                lines.append(line)
+                model.discard(last)
+    return lines
+
+
+def together(suite: str, folder: str, names: Sequence[str], seed: int, given: dict[str, Any]) -> list[Line]:
+    """The scores of these tasks in a model that was trained on all."""
+    import onepass
+    from onepass.tasks import read_task_file
+    from onepass.training.evaluation import evaluate
+
+    file = read_task_file(suite, require=("train", "test"))
+    file = file.model_copy(update={"tasks": {name: file.tasks[name] for name in names}})
+    model = onepass.load(folder, device_of(given))
+    found = {split: evaluate(model, file, split=split)["tasks"] for split in SPLITS}
+    about = {"seed": seed, "shots": ALL_ROWS, "draw": 0, "way": "together"}
+    return [{**about, "task": name, **{split: found[split][name]["score"] for split in SPLITS}} for name in names]
 
 
 def options_of(way: str, seed: int) -> dict[str, Any]:
@@ -192,64 +244,110 @@ def options_of(way: str, seed: int) -> dict[str, Any]:
     }
 
 
-def add(given: argparse.Namespace) -> None:
-    out = Path(given.out)
+def device_of(given: dict[str, Any]) -> str:
+    import torch
+
+    torch.set_num_threads(1)
+    return given.get("device") or ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+# --- doing it all side by side ----------------------------------------------------------------------------------------
+
+
+class Pool:
+    """Processes side by side, and the file that gets their lines; what is in the file is not done again."""
+
+    def __init__(self, jobs: int, results: Path):
+        os.environ |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"}
+        self.processes = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+        self.results = results
+        self.done = {line["unit"] for line in read_lines(results)}
+        self.running: dict[Future[list[Line]], str] = {}
+
+    def submit(self, what: Any, *arguments: Any) -> None:
+        unit = json.dumps([what.__name__, *arguments])
+        if unit not in self.done:
+            self.running[self.processes.submit(what, *arguments)] = unit
+
+    def wait(self) -> Any:
+        """Keep the lines of what is ready and say which it was, until nothing runs; more may be submitted meanwhile."""
+        while self.running:
+            future = next(as_completed(self.running))
+            unit = self.running.pop(future)
+            if error := future.exception():  # the others go on; the same command does this one again
+                say(f"FAILED {unit[:120]}: {error!r}")
+                continue
+            with self.results.open("a", encoding="utf-8") as file:
+                file.writelines(json.dumps({**line, "unit": unit}) + "\n" for line in future.result())
+            say(f"{len(self.running)} to do; done: {unit[:120]}")
+            yield json.loads(unit)
+
+
+def run(given: argparse.Namespace) -> None:
+    """The stages asked for; what waits for a model begins when the model is there."""
+    out, names = Path(given.out), given.tasks or list(HELD_OUT)
+    out.mkdir(parents=True, exist_ok=True)
+    stages = ("train", "alone", "add") if given.command == "everything" else (given.command,)
+    pool = Pool(given.jobs, out / "results.jsonl")
     bases = given.base or [str(out / f"base-{seed}") for seed in range(given.seeds)]
-    together = given.all or [str(out / f"all-{seed}") for seed in range(given.seeds)]
-    wanted = {"shots": given.shots, "draws": given.draws, "ways": given.ways, "finetune": given.finetune}
-    results = out / "results.jsonl"
-    done = {line["unit"] for line in read_lines(results)}
-    with workers(given.jobs) as pool:
-        started = {}
-        for seed, base in enumerate(bases):
-            other = together[seed] if seed < len(together) and Path(together[seed]).is_dir() else None
-            for name in given.tasks or HELD_OUT:
-                unit = json.dumps([Path(given.suite).stem, base, name, wanted])
-                if unit not in done:
-                    started[pool.submit(measure, given.suite, base, other, name, seed, wanted)] = unit
-        for future in as_completed(started):
-            with results.open("a", encoding="utf-8") as file:
-                for line in future.result():
-                    file.write(json.dumps({**line, "unit": started[future]}) + "\n")
-            say(f"{started[future][:100]}")
+    others = given.all or [str(out / f"all-{seed}") for seed in range(given.seeds)]
+    about = {"shots": given.shots, "draws": given.draws, "device": given.device}
+    ways = {**about, "ways": given.ways, "full_ways": given.full_ways}
+
+    def submit_added(folder: str) -> None:
+        if "add" in stages and (Path(folder) / "MANIFEST.json").is_file():
+            parts = [[count for count in given.shots if (count == ALL_ROWS) == full] for full in (True, False)]
+            for name, shots in product(names if folder in bases else (), filter(None, parts)):
+                pool.submit(added, given.suite, folder, name, bases.index(folder), {**ways, "shots": shots})
+            if folder in others:
+                pool.submit(together, given.suite, folder, names, others.index(folder), about)
+
+    for folder in [*bases, *others]:
+        seed, without = (bases.index(folder), names) if folder in bases else (others.index(folder), [])
+        if "train" in stages and not (Path(folder) / "MANIFEST.json").is_file():
+            pool.submit(train_model, given.suite, folder, without, seed, given.options)
+        submit_added(folder)
+    if "alone" in stages:
+        encoder = next((word.partition("=")[2] for word in given.options if word.startswith("encoder=")), "embedded")
+        for name in names:
+            pool.submit(linear, given.suite, name, encoder, about)
+            for shots in given.shots:
+                for number in range(given.draws):
+                    pool.submit(finetuned, given.suite, name, given.options, shots, number)
+    for what, *arguments in pool.wait():
+        if what == "train_model":
+            submit_added(arguments[1])
+    pool.processes.shutdown()
     show(given)
 
 
 # --- showing ----------------------------------------------------------------------------------------------------------
 
 
-def summarise(lines: Sequence[Line]) -> list[Line]:
+def summarise(lines: Sequence[Line], split: str) -> list[Line]:
     """By way and number of rows, the mean over tasks and draws, and its spread over seeds."""
     groups: dict[tuple[str, int], list[Line]] = {}
     for line in lines:
         groups.setdefault((line["way"], line["shots"]), []).append(line)
     found = []
     for (way, shots), group in groups.items():
-        seeds = [np.mean([line["score"] for line in group if line["seed"] == s]) for s in {li["seed"] for li in group}]
-        tasks = {
-            name: [line["score"] for line in group if line["task"] == name] for name in {li["task"] for li in group}
-        }
-        found.append(
-            {
-                "way": way,
-                "shots": shots,
-                "mean": float(np.mean(seeds)),
-                "spread": float(np.std(seeds)),
-                "seeds": len(seeds),
-                "tasks": {name: float(np.mean(scores)) for name, scores in sorted(tasks.items())},
-            }
-        )
+        seeds = [np.mean([li[split] for li in group if li["seed"] == seed]) for seed in {li["seed"] for li in group}]
+        names = sorted({line["task"] for line in group})
+        tasks = {name: float(np.mean([line[split] for line in group if line["task"] == name])) for name in names}
+        spread = float(np.std(seeds, ddof=1)) if len(seeds) > 1 else 0.0
+        about = {"way": way, "shots": shots, "seeds": len(seeds), "scores": len(group)}
+        found.append({**about, "mean": float(np.mean(seeds)), "spread": spread, "tasks": tasks})
     return sorted(found, key=lambda row: (row["way"], row["shots"] or 10**9))
 
 
 def show(given: argparse.Namespace) -> None:
-    rows = summarise(read_lines(Path(given.out) / "results.jsonl"))
+    rows = summarise(read_lines(Path(given.out) / "results.jsonl"), given.split)
     if given.json:
-        print(json.dumps({"rows": rows}, indent=2))
+        print(json.dumps({"split": given.split, "rows": rows}, indent=2))
         return
     shots = sorted({row["shots"] for row in rows}, key=lambda count: count or 10**9)
-    cells = {(row["way"], row["shots"]): f"{row['mean']:.2f} ± {row['spread']:.2f}" for row in rows}
-    print("| way | " + " | ".join("all rows" if count == ALL_ROWS else str(count) for count in shots) + " |")
+    cells = {(row["way"], row["shots"]): f"{row['mean']:.2f} ± {row['spread']:.2f} ({row['scores']})" for row in rows}
+    print(f"| {given.split} | " + " | ".join("all rows" if count == ALL_ROWS else str(count) for count in shots) + " |")
     print("|---" * (len(shots) + 1) + "|")
     for way in dict.fromkeys(row["way"] for row in rows):
         print(f"| {way} | " + " | ".join(cells.get((way, count), "") for count in shots) + " |")
@@ -263,29 +361,29 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def workers(jobs: int) -> ProcessPoolExecutor:
-    os.environ |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"}
-    return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("train", "add", "show"))
+    parser.add_argument("command", choices=("everything", "train", "alone", "add", "show"))
     parser.add_argument("--suite", help="a task file with test files")
     parser.add_argument("--out", default="runs/few_shot", help="the folder for models and results")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
+    parser.add_argument("--device", default="", help="cpu or cuda, for all but training; a GPU if there is one")
     parser.add_argument("--tasks", nargs="*", default=[], help="the tasks that come later; the seven of nhc41")
-    parser.add_argument("--options", nargs="*", default=[], metavar="KEY=VALUE", help="train: train.epochs=5")
-    parser.add_argument("--base", nargs="*", default=[], help="add: base models, one for each seed")
-    parser.add_argument("--all", nargs="*", default=[], help="add: models trained with all tasks, one for each seed")
+    parser.add_argument(
+        "--options", nargs="*", default=[], metavar="KEY=VALUE",
+        help="of train: train.epochs=5; encoder=FOLDER also of alone",
+    )  # fmt: skip
+    parser.add_argument("--base", nargs="*", default=[], help="base models, one for each seed")
+    parser.add_argument("--all", nargs="*", default=[], help="models trained with all tasks, one for each seed")
     parser.add_argument("--shots", nargs="*", type=int, default=[8, 16, 64, ALL_ROWS], help="rows; 0: all")
-    parser.add_argument("--draws", type=int, default=3, help="different draws of few rows")
-    parser.add_argument("--ways", nargs="*", default=[""], help="add: options of onepass add, several in quotes")
-    parser.add_argument("--finetune", action="store_true", help="add: also a model of its own on the few rows")
+    parser.add_argument("--draws", type=int, default=3, help="different draws of few rows; repeats of fine-tuning")
+    parser.add_argument("--ways", nargs="*", default=[""], help="options of onepass add, for few rows")
+    parser.add_argument("--full-ways", nargs="*", default=[""], help="options of onepass add, for all rows")
+    parser.add_argument("--split", choices=SPLITS, default="test", help="what is shown")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    {"train": train, "add": add, "show": show}[given.command](given)
+    (show if given.command == "show" else run)(given)
 
 
 if __name__ == "__main__":

@@ -67,10 +67,13 @@ def test_a_limit_stops_the_runs_and_the_lines_there_are_count(suite: Path, tmp_p
 
 
 def test_a_run_leaves_its_scores_and_can_be_told_where_to_keep_checkpoints(suite: Path, tmp_path: Path) -> None:
-    run = Run(str(suite), "frozen", 1, ("train.batch_size=4",), ("topic", "same"))
+    run = Run(str(suite), "frozen", 1, ("train.batch_size=4",), ("topic", "same"), trust=True)
     found = run_once(run, tmp_path / "kept")
     assert (found["key"], found["seed"], found["chosen"]) == (run.key, 1, ["topic", "same"])
     assert found["average"] == pytest.approx(sum(found["tasks"].values()) / 2)
+    assert [row["task"] for row in found["trust"]["rows"]] == ["topic", "same"]
+    (row,) = summarise([found])["rows"]
+    assert row["trust"] == [found["trust"]["mean"]] and row["trust"][0]["target"] == 0.9
 
 
 @pytest.mark.slow

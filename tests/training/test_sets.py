@@ -70,6 +70,11 @@ def test_the_fingerprint_changes_with_texts_and_targets_but_not_with_the_order(n
     assert fingerprint(rows) != first
 
 
+def test_no_rows_have_a_fingerprint_too(news: Path, tokenizer):
+    rows = read_sets(read_task_file(news), tokenizer)[0].train
+    assert fingerprint(rows.take(np.arange(0))) != fingerprint(rows)
+
+
 def test_hub_data_needs_its_extra(news: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setitem(sys.modules, "datasets", None)
     monkeypatch.setenv("ONEPASS_CACHE", str(tmp_path))

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from tqdm import tqdm
 
+from onepass.bench.calibration import trust_of_model
 from onepass.errors import ConfigError, OnepassError, listed, unknown
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class Run:
     overrides: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
     """The tasks of the suite to train on; none: all of them"""
+    trust: bool = False
+    """Whether to measure calibration and thresholds too"""
     module: ClassVar[str] = "onepass.bench.accuracy"
     """What is run as a process for it"""
 
@@ -56,7 +59,7 @@ class Run:
     @property
     def key(self) -> str:
         parts = [Path(self.suite).stem, self.method, self.seed, sorted(self.overrides)]
-        return json.dumps([*parts, sorted(self.tasks)] if self.tasks else parts)
+        return json.dumps([*parts, *([sorted(self.tasks)] if self.tasks else []), *(["trust"] if self.trust else [])])
 
 
 def read_suite(run: Run) -> TaskFile:
@@ -81,7 +84,7 @@ def run_once(run: Run, folder: Path | None = None) -> dict[str, Any]:
     model = train(file, folder, overwrite=True, resume=folder is not None, progress=False)
     validation = [record["scores"]["validation"]["score"] for record in model.records if "scores" in record]
     result = evaluate(model.to("cuda" if _has_gpu() else "cpu"), file)
-    return {
+    line = {
         "key": run.key,
         "suite": Path(run.suite).stem,
         "method": run.method,
@@ -94,6 +97,7 @@ def run_once(run: Run, folder: Path | None = None) -> dict[str, Any]:
         "seconds": model.training_record["seconds"],
         "data_used": 100 * model.training_record["rows_used"]["share"],
     }
+    return line | {"trust": trust_of_model(model, file)} if run.trust else line
 
 
 def _has_gpu() -> bool:
@@ -186,6 +190,8 @@ def summarise(lines: Sequence[dict[str, Any]], baseline: str = "single") -> dict
             "tasks": dict(zip(_tasks(lines), means.tolist(), strict=True)),
             "seconds": float(np.mean([line["seconds"] for line in lines if line["method"] == method])),
         }
+        if trusted := [line["trust"]["mean"] for line in lines if line["method"] == method and "trust" in line]:
+            row["trust"] = trusted  # a seed each
         if baseline in scores and method != baseline:
             difference = means - scores[baseline].mean(0)
             row |= {
@@ -227,13 +233,18 @@ def one_recipe(suite: str, overrides: Sequence[str]) -> list[str]:
 
 
 def plan(
-    suite: str, methods: Sequence[str], seeds: int, overrides: Sequence[str], without: Sequence[str] = ()
+    suite: str,
+    methods: Sequence[str],
+    seeds: int,
+    overrides: Sequence[str],
+    without: Sequence[str] = (),
+    trust: bool = False,
 ) -> list[Run]:
     """The runs of a bench; seed by seed, so that a run cut short still compares all methods."""
     if not methods or seeds < 1:
         raise ConfigError("Give at least one method and one seed.")
     tasks = _all_but(suite, without) if without else ()
-    return [Run(suite, method, seed, tuple(overrides), tasks) for seed in range(seeds) for method in methods]
+    return [Run(suite, method, seed, tuple(overrides), tasks, trust) for seed in range(seeds) for method in methods]
 
 
 def _all_but(suite: str, without: Sequence[str]) -> tuple[str, ...]:

@@ -6,11 +6,15 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from onepass.errors import DataError
+
+if TYPE_CHECKING:
+    from onepass.model import Model
+    from onepass.tasks import TaskFile
 
 MEASURES = ("ece", "brier", "nll")
 
@@ -18,36 +22,39 @@ MEASURES = ("ece", "brier", "nll")
 def trust_of_suite(
     suite: str | Path, target: float = 0.9, model: str | Path | None = None, overrides: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Train on a suite (or load a model of it), and compare calibration and thresholds on its test rows.
-
-    Temperatures and thresholds come from the validation rows. Thresholds are chosen for a precision twice: one for the
-    whole task, and one a label.
-    """
+    """Train on a suite (or load a model of it), and compare calibration and thresholds on its test rows."""
     import torch
 
     from onepass.folder import load_model
     from onepass.tasks import read_task_file
     from onepass.training import CHECKS, train
-    from onepass.training.evaluation import all_logits, rows_of
 
     file = read_task_file(suite, overrides, checks=CHECKS, require=("train", "test"))
     trained = train(file, progress=False) if model is None else load_model(model)
-    trained.to("cuda" if torch.cuda.is_available() else "cpu")
+    found = trust_of_model(trained.to("cuda" if torch.cuda.is_available() else "cpu"), file, target)
+    if not found["rows"]:
+        raise DataError(f"{suite}: no task has probabilities. Give a suite with labels.")
+    return {"suite": Path(suite).stem, **found}
+
+
+def trust_of_model(model: Model, file: TaskFile, target: float = 0.9) -> dict[str, Any]:
+    """What calibration and thresholds do on the test rows of a task file.
+
+    Temperatures and thresholds come from the validation rows. Thresholds are chosen for a precision twice: one for the
+    whole task, and one a label.
+    """
+    from onepass.training.evaluation import all_logits, rows_of
+
+    tasks = [(number, task) for number, task in enumerate(model.tasks) if task.name in file.tasks]
     logits, examples = {}, {}
     for split in ("validation", "test"):
-        examples[split] = {n: rows_of(trained, n, file.tasks[t.name], split) for n, t in _tasks(trained, file.tasks)}
-        logits[split] = all_logits(trained, examples[split])
+        examples[split] = {number: rows_of(model, number, file.tasks[task.name], split) for number, task in tasks}
+        logits[split] = all_logits(model, examples[split])
     rows = []
-    for number, task in _tasks(trained, file.tasks):
+    for number, task in tasks:
         if found := _task_row(task, [(logits[s][number], examples[s][number]) for s in ("validation", "test")], target):
             rows.append({"task": task.name, **found})
-    if not rows:
-        raise DataError(f"{suite}: no task has probabilities. Give a suite with labels.")
-    return {"suite": Path(suite).stem, "target": target, "rows": rows, "mean": _means(rows)}
-
-
-def _tasks(model: Any, wanted: Any) -> list[tuple[int, Any]]:
-    return [(number, task) for number, task in enumerate(model.tasks) if task.name in wanted]
+    return {"rows": rows, "mean": {"target": target, **_means(rows)} if rows else {}}
 
 
 def _task_row(task: Any, splits: Sequence[tuple[Any, Any]], target: float) -> dict[str, Any] | None:
@@ -117,5 +124,8 @@ def _means(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-if __name__ == "__main__":  # python -m onepass.bench.calibration TASKS.YAML [KEY=VALUE]..., where there is no typer
-    sys.stdout.write(json.dumps(trust_of_suite(sys.argv[1], overrides=sys.argv[2:])) + "\n")
+if __name__ == "__main__":  # where there is no typer: python -m onepass.bench.calibration SUITE MODEL [KEY=VALUE]...
+    suite, *words = sys.argv[1:]
+    folders, settings = ([word for word in words if ("=" in word) == is_key] for is_key in (False, True))
+    measured = trust_of_suite(suite, model=folders[0] if folders else None, overrides=settings)
+    sys.stdout.write(json.dumps(measured) + "\n")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from onepass.cli.bench_calibration import calibration
+from onepass.cli.bench_calibration import calibration, in_words
 from onepass.cli.bench_engine import cost, startup, throughput
 from onepass.cli.bench_methods import affinity, methods, scaling, tasks
 from onepass.cli.bench_paper import paper
@@ -39,6 +39,9 @@ def accuracy(
         Path, typer.Option("--output", "-o", help="One JSON line a run; runs that are there are not repeated.")
     ] = Path("runs/accuracy.jsonl"),
     plot: Annotated[Path | None, typer.Option(help="Also draw a plot: .png, .svg or .pdf.", metavar="FILE")] = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Also measure calibration and thresholds, as bench calibration does.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Train methods on a suite over several seeds and compare them on its test files.
@@ -51,7 +54,7 @@ def accuracy(
     listen(quiet=json)
     if plot is not None:
         check_plot(plot)
-    runs = plan(suite, methods.split(), seeds, overrides or (), without.split())
+    runs = plan(suite, methods.split(), seeds, overrides or (), without.split(), trust)
     summary = summarise(run_all(runs, output, jobs, progress()))
     if plot is not None:
         plot_accuracy(summary, plot)
@@ -71,6 +74,9 @@ def accuracy(
             f"{row['at_or_above']} of {len(row['tasks'])}" if "at_or_above" in row else "", f"{row['seconds']:.0f}",
         )  # fmt: skip
     show(f"{summary['suite']}, test, mean over {seeds} seeds", made)
+    for row in summary["rows"]:
+        for mean in row.get("trust", ()):
+            show(*(f"{row['method']}: {line}" for line in in_words(mean)))
 
 
 def training(

@@ -41,18 +41,18 @@ def calibration(
             percent(row["after"]["ece"], 2), str(row["changed_labels"]), percent(one["precision"]), f"{one['given']:,}",
             percent(each["label_precision"]), f"{each['reachable']} of {row['labels']}",
         )  # fmt: skip
-    show(made, *_summary(found))
+    show(made, *in_words(found["mean"]))
 
 
-def _summary(found: dict[str, Any]) -> list[str]:
-    mean = found["mean"]
+def in_words(mean: dict[str, Any]) -> list[str]:
+    """The means over tasks."""
     lines = [
         f"mean calibration error {mean['ece_before']:.2f} before, {mean['ece_after']:.2f} after; "
         f"{mean['changed_labels']} answers changed",
     ]
     for per, name in (("per_task", "one threshold a task"), ("per_label", "one a label")):
         reached = mean[per]
-        line = f"{name}, target {found['target']:g}: mean precision {percent(reached['precision'], 2)} in"
+        line = f"{name}, target {mean['target']:g}: mean precision {percent(reached['precision'], 2)} in"
         line += f" {reached['tasks']} tasks"
         lines.append(line + (f"; not reachable: {', '.join(reached['unreachable'])}" if reached["unreachable"] else ""))
     return lines

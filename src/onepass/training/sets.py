@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,7 +89,8 @@ def fingerprint(examples: Examples) -> str:
         said = [hashlib.blake2b(repr(target).encode(), digest_size=8).digest() for target in examples.targets]
         targets = np.frombuffer(b"".join(said), np.uint64)
     else:
-        numbers = examples.targets.astype(np.float64).reshape(len(examples), -1)
-        weighed = numbers @ np.arange(1.0, 1.0 + examples.targets[0].size)
+        columns = math.prod(examples.targets.shape[1:])  # not -1, which no rows leave open
+        numbers = examples.targets.astype(np.float64).reshape(len(examples), columns)
+        weighed = numbers @ np.arange(1.0, 1.0 + columns)
         targets = np.ascontiguousarray(weighed).view(np.uint64)
     return hashlib.blake2b(np.sort(examples.hashes ^ targets).tobytes(), digest_size=8).hexdigest()
