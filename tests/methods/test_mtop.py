@@ -122,6 +122,50 @@ def test_the_single_task_stage_keeps_what_the_options_name(make_model: MakeModel
     assert not torch.equal(after["heads.0.weight"], before["heads.0.weight"])
 
 
+def test_prompts_that_are_not_kept_go_back_to_where_they_began(make_model: MakeModel) -> None:
+    """P(TK) + C(ST): the poolers are those of the single-task stage, the prompts the embeddings they were drawn as."""
+    method = make_model("mtop", prompts="token", poolers="single").method
+    task, pooler = method.tasks[0], method.tasks[0].pooler.weight
+    began = task.prompts.detach().clone()
+    with torch.no_grad():
+        task.prompts.add_(1.0)
+        pooler.add_(1.0)
+    kept = pooler.detach().clone()
+    method.stages()[0].finish([torch.nn.Linear(1, 1)])
+    assert torch.equal(task.prompts, began) and torch.equal(pooler, kept)
+
+
+def test_the_single_task_stage_has_a_rate_of_its_own_and_no_shared_prompts(
+    make_model: MakeModel, texts: list[str]
+) -> None:
+    model = make_model("mtop", prompts="single", shared_prompts=3)
+    first, joint = model.method.stages()
+    assert (first.rate, joint.rate) == (1e-3, None)
+    assert [id(p) for p in first.fixed] == [id(model.method.shared)]
+    batch, asked = packed(model, texts), torch.zeros(len(texts), 1, dtype=torch.long)
+    with torch.no_grad():
+        before = first.forward(batch, asked).vectors
+        model.method.shared.add_(1.0)
+        torch.testing.assert_close(first.forward(batch, asked).vectors, before)
+    with pytest.raises(ConfigError, match="single_rate is 0; possible: a number above 0"):
+        make_model("mtop", single_rate=0)
+
+
+@pytest.mark.parametrize(
+    ("positions", "prompts", "text"), [("first", [0, 1], 2), ("own", [7, 8], 11)], ids=["first", "own"]
+)
+def test_alone_prompts_stand_first_or_where_they_will_stand_later(
+    positions: str, prompts: list[int], text: int, make_model: MakeModel, texts: list[str]
+) -> None:
+    """3 shared prompts and 4 tasks of 2: task 2's are at 3 + 2 * 2, the text begins at 3 + 4 * 2."""
+    model = make_model("mtop", prompts="single", shared_prompts=3, single_positions=positions)
+    seen: list[torch.Tensor] = []
+    embed = model.method.encoder.embed
+    model.method.encoder.embed = lambda words, places, types: (seen.append(places), embed(words, places, types))[1]
+    model.method.forward_alone(packed(model, texts[:1]), torch.tensor([[2]]))
+    assert seen[0].tolist() == [*prompts, *range(text, text + 5)]
+
+
 def test_alone_a_task_sees_its_own_prompts_only(make_model: MakeModel, texts: list[str]) -> None:
     model = make_model("mtop")
     batch, asked = packed(model, texts), torch.zeros(len(texts), 1, dtype=torch.long)

@@ -61,6 +61,8 @@ class Stage:
     """The tasks of this stage; None: all of them"""
     epochs: int | None = None
     """How long it lasts, if not as long as the options say"""
+    rate: float | None = None
+    """The learning rate of all that learns in it, if not those of the options"""
     freeze_encoder: bool = False
     fixed: Sequence[nn.Parameter] = ()
     """Other weights that do not learn in this stage"""

@@ -7,6 +7,9 @@ arXiv:2205.10744 (equations 1 to 3). No code was released; where the paper is si
   and leaves the text's as they were.
 - The frozen single-task stage behind ST initialisation trains all tasks' prompts side by side in mixed batches: with
   a frozen encoder nothing is shared, so that is the same as one run per task.
+  Its learning rate is `single_rate`: with a fixed encoder the joint training's 1e-5 would move nothing.
+- In that stage a task's prompts stand first, as in a model of its own. `single_positions: own` gives them, and the
+  text, the positions that they will have among all tasks' prompts. Shared prompts come in only afterwards.
 - Heads are not copied from the single-task stage unless `copy_heads` is set; the paper speaks of prompts and poolers.
 """
 
@@ -39,6 +42,8 @@ class PromptedTask(PooledTask):
     def __init__(self, length: int, embedding_width: int, width: int):
         super().__init__(width)
         self.prompts = random_prompts(length, embedding_width)
+        self.first_prompts: Tensor = self.prompts.detach().clone()
+        """Where its prompts began, before any stage"""
 
 
 class MTOP(Method):
@@ -62,8 +67,12 @@ class MTOP(Method):
         prompts: Start = "random",
         poolers: Literal["random", "single"] = "random",
         copy_heads: bool = False,
+        single_rate: float = 1e-3,
+        single_positions: Literal["first", "own"] = "first",
     ):
         super().__init__(encoder)
+        if not single_rate > 0:
+            raise ConfigError(f"method 'mtop': single_rate is {single_rate}; possible: a number above 0.")
         if copy_heads and "single" not in (prompts, poolers):
             raise ConfigError(
                 "method 'mtop': copy_heads needs the single-task stage; set prompts or poolers to 'single'."
@@ -73,6 +82,7 @@ class MTOP(Method):
         self.shifted = positions == "shifted"
         self.prompts_from, self.poolers_from = prompts, poolers
         self.copy_heads = copy_heads
+        self.single_rate, self.single_positions = single_rate, single_positions
         self.shared = random_prompts(shared_prompts, encoder.embedding_width) if shared_prompts else None
 
     def new_task(self) -> PromptedTask:
@@ -83,6 +93,7 @@ class MTOP(Method):
         task = self.new_task()
         if self.prompts_from == "token" and examples is not None:
             task.prompts.copy_(token_prompts(self.encoder, tokenizer, examples, self.prompt_length))
+            task.first_prompts = task.prompts.detach().clone()
         self.tasks.append(task)
 
     def own(self, task: int) -> PromptedTask:
@@ -119,8 +130,17 @@ class MTOP(Method):
         asks = Asked(asked, batch.ids.device)
         folded = batch.select([row for row in range(len(batch)) for _ in range(asked.shape[1])])
         prompts = asks.per_ask(self.tasks.stacked("prompts", asks.tasks)).flatten(0, 1)  # (B * K, P, E)
-        hidden, text = self.encode(prompts, folded, bool(self.reading_tokens(asked)))
-        states = hidden.mean(1).unflatten(0, asks.shape)
+        places = None
+        if self.single_positions == "own":
+            shared = 0 if self.shared is None else len(self.shared)
+            first = shared + self.prompt_length * asked.flatten().to(prompts.device).unsqueeze(1)  # (B * K, 1)
+            own = first + torch.arange(self.prompt_length, device=prompts.device)
+            places = own, shared + self.prompt_length * len(self.tasks)
+        reads_tokens = bool(self.reading_tokens(asked))
+        hidden, text = read_prompted(
+            self.encoder, prompts, folded, shifted=self.shifted, tokens=reads_tokens, places=places
+        )
+        states = hidden[:, :-1].mean(1).unflatten(0, asks.shape)
         tokens = None if text is None else TokenStates(text, starts_of(folded.layout))
         return States(pool_by_task(states, self.tasks, asks), tokens)
 
@@ -152,17 +172,24 @@ class MTOP(Method):
         if "single" not in (self.prompts_from, self.poolers_from):
             return [joint]
         return [
-            Stage("single-task prompts", freeze_encoder=True, forward=self.forward_alone, finish=self.keep_from_single),
+            Stage(
+                "single-task prompts",
+                freeze_encoder=True,
+                fixed=[] if self.shared is None else [self.shared],
+                rate=self.single_rate,
+                forward=self.forward_alone,
+                finish=self.keep_from_single,
+            ),
             joint,
         ]
 
     @torch.no_grad()
     def keep_from_single(self, heads: Sequence[nn.Linear]) -> None:
-        """Keep of the single-task stage what the options name; the rest starts anew."""
+        """Keep of the single-task stage what the options name; prompts go back to their start, the rest starts anew."""
         for number, head in enumerate(heads):
             task, fresh = self.own(number), self.new_task().to(self.device)
             if self.prompts_from != "single":
-                task.prompts.copy_(fresh.prompts)
+                task.prompts.copy_(task.first_prompts)
             if self.poolers_from != "single":
                 task.pooler.load_state_dict(fresh.pooler.state_dict())
             if not self.copy_heads:

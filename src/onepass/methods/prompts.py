@@ -43,14 +43,21 @@ def draw_common_tokens(ids: np.ndarray, special: Sequence[int], count: int) -> n
 
 
 def read_prompted(
-    encoder: Encoder, prompts: Tensor, batch: Batch, *, shifted: bool, tokens: bool = False
+    encoder: Encoder,
+    prompts: Tensor,
+    batch: Batch,
+    *,
+    shifted: bool,
+    tokens: bool = False,
+    places: tuple[Tensor, int] | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """The last layer's states of prompts (B, Q, E) put before the texts, and then of [CLS]: (B, Q + 1, H)
 
     With `tokens` the states of the texts' own tokens too: (T, H)
 
     `shifted`: positions are counted over prompts and text. Otherwise prompts have neither a position nor a type, and
-    the text's positions are as without them.
+    the text's positions are as without them. `places` gives other positions: those of the prompts (B, Q), and the text's
+    first.
     """
     count, device = prompts.shape[1], batch.ids.device
     layout = Layout([count + length for length in batch.layout.lengths], device=device)
@@ -65,6 +72,9 @@ def read_prompted(
     positions = layout.positions
     if not shifted:
         positions = (positions - count).clamp(min=-1)
+    elif places is not None:
+        own, first = places
+        positions = (positions + first - count).index_copy(0, places_to_read[:, :-1].flatten(), own.flatten())
     x = encoder.embed(joined, positions, types)
     for layer in encoder.layers:
         x = layer(x, layout)

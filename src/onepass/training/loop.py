@@ -38,7 +38,7 @@ from onepass.training.optimizer import make_optimizer, rate_at, set_rates
 from onepass.training.options import TrainOptions, sampler_of
 from onepass.training.rows import Draws, UsedRows, choose_rows, draw_epoch
 from onepass.training.sets import TaskSet, fingerprint
-from onepass.training.stages import Finished, fixed_parameters, stages_of
+from onepass.training.stages import Finished, at_rate, fixed_parameters, stages_of
 from onepass.where import pack
 
 log = logging.getLogger(__name__)
@@ -125,7 +125,7 @@ class Trainer:
         for parameter in frozen:
             parameter.requires_grad_(False)
         self.texts = self.cached_texts() if stage.cached else {}
-        optimizer = make_optimizer(model.method, model.heads, options)
+        optimizer = make_optimizer(model.method, model.heads, at_rate(options, stage.rate))
         step, optimizer = self.accelerator.prepare(Objective(model, stage.forward, options, self.teaching), optimizer)
         sizes = [len(self.sets[task].train) for task in tasks]
         state = self.new_state(optimizer, sizes)

@@ -22,6 +22,15 @@ def stages_of(method: Method, options: TrainOptions) -> list[Stage]:
     return stages
 
 
+def at_rate(options: TrainOptions, rate: float | None) -> TrainOptions:
+    """The options with one rate for all that learns, if there is one.
+
+    >>> at_rate(TrainOptions(), 1e-3).token_rate, at_rate(TrainOptions(), None).token_rate
+    (0.001, 0.0003)
+    """
+    return options if rate is None else replace(options, encoder_rate=rate, token_rate=rate, head_rate=rate)
+
+
 def fixed_parameters(method: Method, stage: Stage, options: TrainOptions) -> list[nn.Parameter]:
     """What would learn but is not to, in this stage."""
     fixed = list(stage.fixed)
