@@ -15,7 +15,7 @@ from onepass.encoder.encoder import Encoder
 from onepass.encoder.loading import random_encoder
 from onepass.errors import ConfigError
 from onepass.methods import make_method
-from onepass.methods.experts import dispatch, gate_values, slots_by_expert
+from onepass.methods.experts import dispatch, gate_values, grouped_weights, slots_by_expert
 from onepass.methods.mttag import MTTaG, expert_use
 from onepass.model import Model
 
@@ -220,11 +220,28 @@ def test_it_has_as_many_weights_as_the_paper_counts() -> None:
 
 def test_every_token_has_a_slot_among_its_experts_own() -> None:
     chosen = torch.tensor([2, 0, 2, 3, 2, 0] * 4)
-    place, ends, size = slots_by_expert(chosen, 5)
+    place, ends, size, is_of = slots_by_expert(chosen, 5)
+    assert torch.equal(is_of.int().argmax(1), chosen) and is_of.sum() == 24
     assert size == 24 + 5 * 8 and ends.tolist() == [8, 8, 24, 32, size]
     starts = torch.tensor([0, 8, 8, 24, 32])
     assert len(place.unique()) == 24
     assert (starts[chosen] <= place).all() and (place < ends[chosen]).all()
+
+
+@families
+def test_grouped_weights_are_those_of_each_layers_experts(config: EncoderConfig) -> None:
+    method = make(config=config, strange=True)
+    found = grouped_weights(method.encoder.layers, method.experts)
+    assert len(found) == method.encoder.depth
+    for layer, experts, own in zip(method.encoder.layers, method.experts, found, strict=True):
+        for part, linears in (("up", [layer.up, *experts.up]), ("down", [layer.down, *experts.down])):
+            weight, bias = own[part]
+            assert [torch.equal(w, linear.weight.bfloat16()) for w, linear in zip(weight, linears, strict=True)] == [
+                True
+            ] * 4
+            assert (bias is None) == (layer.up.bias is None)
+            if bias is not None:
+                assert torch.equal(bias[2], linears[2].bias.bfloat16())
 
 
 def compare_grouped(config: EncoderConfig, device: str) -> None:
@@ -235,7 +252,8 @@ def compare_grouped(config: EncoderConfig, device: str) -> None:
     found, gradients = [], []
     for together in (False, True):
         tokens = x.clone().requires_grad_()
-        out = experts.together(layer, tokens, chosen) if together else dispatch(tokens, chosen, experts.of(layer))
+        grouped = grouped_weights(method.encoder.layers, method.experts)[1] if together else None
+        out = experts(layer, tokens, chosen, grouped)
         method.zero_grad()
         (out.float() * torch.linspace(-1, 1, 32, device=device)).sum().backward()
         found.append(out.detach().float())

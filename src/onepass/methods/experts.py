@@ -5,7 +5,7 @@ Letters: T tokens, U tasks of a batch, E experts, H width.
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -26,22 +26,28 @@ class Experts(nn.Module):
         self.up = nn.ModuleList(copy.deepcopy(layer.up) for _ in range(count - 1))
         self.down = nn.ModuleList(copy.deepcopy(layer.down) for _ in range(count - 1))
 
-    def forward(self, layer: Layer, x: Tensor, chosen: Tensor) -> Tensor:
-        """Each token through the expert chosen for it: (T, H), (T,) -> (T, H)"""
-        if len(chosen) and can_group(x, layer):
-            return self.together(layer, x, chosen)
-        return dispatch(x, chosen, self.of(layer)) if len(chosen) else layer.mlp(x)
+    def forward(self, layer: Layer, x: Tensor, chosen: Tensor, grouped: "GroupedWeights | None" = None) -> Tensor:
+        """Each token through the expert chosen for it: (T, H), (T,) -> (T, H)
 
-    def together(self, layer: Layer, x: Tensor, chosen: Tensor) -> Tensor:
-        """The same with one product for all experts, in bf16, and without waiting for the device."""
-        ups = [layer.up, *(cast(nn.Linear, up) for up in self.up)]
-        downs = [layer.down, *(cast(nn.Linear, down) for down in self.down)]
-        place, ends, size = slots_by_expert(chosen, len(ups))
-        tokens = x.new_zeros(size, x.shape[1]).index_copy(0, place, x)
-        mine = x.new_zeros(size, len(ups), dtype=torch.bfloat16)
-        mine[place, chosen] = 1.0
-        parts = {"up": GroupedLinear(ups, mine, ends), "down": GroupedLinear(downs, mine, ends)}
+        With `grouped`, one product for all experts, in bf16, and without waiting for the device.
+        """
+        if not len(chosen):
+            return layer.mlp(x)
+        if grouped is None:
+            return dispatch(x, chosen, self.of(layer))
+        place, ends, size, is_of = slots_by_expert(chosen, 1 + len(self.up))
+        tokens = x.new_zeros(size, x.shape[1]).index_copy_(0, place, x)
+        mine = x.new_zeros(size, is_of.shape[1], dtype=torch.bfloat16)
+        mine.index_copy_(0, place, is_of.to(torch.bfloat16))
+        parts = {name: GroupedLinear(*linear, mine, ends) for name, linear in grouped.items()}
         return with_parts(layer, **parts).mlp(tokens).index_select(0, place)
+
+    def linears(self, layer: Layer) -> dict[str, list[nn.Linear]]:
+        """The linear layers of all experts, by their part of the layer."""
+        return {
+            "up": [layer.up, *(cast(nn.Linear, up) for up in self.up)],
+            "down": [layer.down, *(cast(nn.Linear, down) for down in self.down)],
+        }
 
     def of(self, layer: Layer) -> list[Callable[[Tensor], Tensor]]:
         """All experts of the layer, each a function of tokens: (n, H) -> (n, H)"""
@@ -75,8 +81,26 @@ def dispatch(x: Tensor, chosen: Tensor, experts: Sequence[Callable[[Tensor], Ten
     return torch.empty_like(done).index_copy(0, order, done)
 
 
-def slots_by_expert(chosen: Tensor, num_experts: int) -> tuple[Tensor, Tensor, int]:
-    """The slot of each token (T,), where each expert's slots end (E,), and how many slots there are.
+GroupedWeights = dict[str, tuple[Tensor, Tensor | None]]
+"""By part of a layer the weights (E, O, I) and biases (E, O) of all its experts, in bf16"""
+
+
+def grouped_weights(layers: Sequence[Layer], experts: Sequence[Experts]) -> list[GroupedWeights]:
+    """The weights of each layer's experts; stacked for all layers at once, since on a GPU every call costs."""
+    found = [own.linears(layer) for layer, own in zip(layers, experts, strict=True)]
+
+    def stacked(part: str, name: str) -> Sequence[Any]:
+        values = [getattr(linear, name) for own in found for linear in own[part]]
+        if values[0] is None:
+            return [None] * len(found)
+        return torch.stack(values).to(torch.bfloat16).unflatten(0, (len(found), -1)).unbind(0)
+
+    by_part = {part: list(zip(stacked(part, "weight"), stacked(part, "bias"), strict=True)) for part in found[0]}
+    return [{part: by_part[part][index] for part in by_part} for index in range(len(found))]
+
+
+def slots_by_expert(chosen: Tensor, num_experts: int) -> tuple[Tensor, Tensor, int, Tensor]:
+    """The slot of each token (T,), where each expert's slots end (E,), how many slots there are, whose tokens are (T, E).
 
     Slots are sorted by expert, and each expert has a multiple of eight, as grouped products want it: some are empty.
     Nothing here waits for the device, so there are as many slots as could be needed.
@@ -84,11 +108,11 @@ def slots_by_expert(chosen: Tensor, num_experts: int) -> tuple[Tensor, Tensor, i
     size = -(-len(chosen) // ALIGNED) * ALIGNED + ALIGNED * num_experts
     mine = chosen.unsqueeze(1) == torch.arange(num_experts, device=chosen.device)  # (T, E)
     running = mine.cumsum(0)  # how many tokens of each expert there are up to here
-    slots = (running[-1] + ALIGNED - 1) // ALIGNED * ALIGNED
+    slots = (running[-1] + (ALIGNED - 1)) & -ALIGNED
     ends = slots.cumsum(0)
-    place = (running - 1 + ends - slots).gather(1, chosen.unsqueeze(1)).squeeze(1)
+    place = (running + (ends - slots)).gather(1, chosen.unsqueeze(1)).squeeze(1) - 1
     ends[-1] = size  # the slots behind are the last expert's, or they would hold whatever the memory held
-    return place, ends.to(torch.int32), size
+    return place, ends.to(torch.int32), size, mine
 
 
 def can_group(x: Tensor, layer: Layer) -> bool:
@@ -102,18 +126,17 @@ def can_group(x: Tensor, layer: Layer) -> bool:
 class GroupedLinear:
     """Linear layers of one shape, each on its own slice of the slots, as one product: (S, I) -> (S, O), in bf16.
 
-    `mine` (S, E) is 1 where a slot holds a token of an expert. An expert without tokens has a gradient of zeros.
+    `weight` (E, O, I) and `bias` (E, O) are in bf16; `mine` (S, E) is 1 where a slot holds a token of an expert. An
+    expert without tokens has a gradient of zeros.
     """
 
-    def __init__(self, layers: Sequence[nn.Linear], mine: Tensor, ends: Tensor):
-        self.layers, self.mine, self.ends = layers, mine, ends
+    def __init__(self, weight: Tensor, bias: Tensor | None, mine: Tensor, ends: Tensor):
+        self.weight, self.bias, self.mine, self.ends = weight, bias, mine, ends
 
     def __call__(self, x: Tensor) -> Tensor:
-        weight = torch.stack([layer.weight for layer in self.layers]).to(torch.bfloat16)  # (E, O, I)
         with torch.autocast(x.device.type, enabled=False):
-            out = F.grouped_mm(x.to(torch.bfloat16), weight.transpose(1, 2), offs=self.ends)
-            if self.layers[0].bias is not None:
+            out = F.grouped_mm(x.to(torch.bfloat16), self.weight.transpose(1, 2), offs=self.ends)
+            if self.bias is not None:
                 # A product with ones and zeros, since adding up the gradient of picked rows is slow on a GPU.
-                bias = torch.stack([layer.bias for layer in self.layers]).to(torch.bfloat16)
-                out = torch.addmm(out, self.mine, bias)
+                out = torch.addmm(out, self.mine, self.bias)
         return out

@@ -14,7 +14,7 @@ released; where the paper is silent:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, cast
 
 import torch
@@ -25,7 +25,7 @@ from onepass.encoder.encoder import Encoder, Layer
 from onepass.errors import ConfigError
 from onepass.methods.asked import Asked
 from onepass.methods.base import Method, States, TokenStates, first_tokens, shared_tokens, starts_of
-from onepass.methods.experts import Experts, gate_values
+from onepass.methods.experts import Experts, GroupedWeights, can_group, gate_values, grouped_weights
 from onepass.methods.folding import once_per_ask
 from onepass.methods.parts import with_parts
 
@@ -108,21 +108,34 @@ class MTTaG(Method):
         x = encoder.embed(encoder.words(batch.ids), layout.positions, batch.types)
         gates = self.gates_of(asks)
         of_token = layout.rows if asks is None else asks.of_ask[layout.rows]  # (T,) whose gate, among those asked
+        every: list[GroupedWeights] | None = None
+        if gates is not None and can_group(x, encoder.layers[0]):
+            every = grouped_weights(encoder.layers, cast(Sequence[Experts], self.experts))
         for index, layer in enumerate(encoder.layers):
             if gates is not None:
-                layer = self.with_experts(index, layer, gates[:, index], of_token, routes)
+                grouped = None if every is None else every[index]
+                layer = self.with_experts(index, layer, gates[index], of_token, routes, grouped)
             x = layer(x, layout)
         return encoder.finish(x), routes
 
-    def gates_of(self, asks: Asked | None) -> Tensor | None:
-        """The gates of the tasks asked, (U, layers, E, H); (1, ...) where all tasks share them, None without."""
+    def gates_of(self, asks: Asked | None) -> Sequence[Tensor] | None:
+        """By layer the gates of the tasks asked, (U, E, H); (1, ...) where all tasks share them, None without."""
         if self.shared_gates is not None:
-            return self.shared_gates.unsqueeze(0)
+            return self.shared_gates.unsqueeze(1).unbind(0)
         if self.gate == "dense" or asks is None:
             return None
-        return self.tasks.stacked("gates", asks.tasks)
+        # Taken apart at once: by one layer after the other, each would make a gradient as large as all of them.
+        return self.tasks.stacked("gates", asks.tasks).transpose(0, 1).contiguous().unbind(0)
 
-    def with_experts(self, index: int, layer: Layer, gates: Tensor, of_token: Tensor, routes: list[Tensor]) -> Layer:
+    def with_experts(
+        self,
+        index: int,
+        layer: Layer,
+        gates: Tensor,
+        of_token: Tensor,
+        routes: list[Tensor],
+        grouped: GroupedWeights | None = None,
+    ) -> Layer:
         """A layer whose feed-forward is a choice of experts; what was chosen is noted in `routes`."""
         experts = cast(Experts, self.experts[index])
 
@@ -130,7 +143,7 @@ class MTTaG(Method):
             seen = layer.mlp_norm(x) if layer.config.pre_norm else x  # the gate reads what the experts read
             value, chosen = gate_values(seen, gates, of_token).max(-1)  # (T,) each, equation 5
             routes.append(chosen)
-            out = experts(layer, x, chosen)
+            out = experts(layer, x, chosen, grouped)
             return out * self.scale(value).unsqueeze(-1).to(out.dtype)  # equation 6
 
         return with_parts(layer, mlp=mlp)
