@@ -229,7 +229,7 @@ class Model(nn.Module, Asking):
     ) -> Tensor:
         """The losses of answers, in the order of their rows, by default of their asks; `targets` is indexed by row.
 
-        `scale` is the factor of the losses of tasks with so many outputs; without it the method's own.
+        `scale` is the factor of the losses of tasks with so many classes; without it the method's own.
         """
         scale = scale or self.method.loss_scale
         losses, order = [], []
@@ -237,7 +237,7 @@ class Model(nn.Module, Asking):
             rows, logits = group.by_row(where)
             target = torch.as_tensor(stacked([targets[row] for row in rows], group.kind))
             loss = group.kind.loss(logits, target.to(logits.device, non_blocking=True))
-            losses.append(loss * scale(group.logits.shape[-1]))
+            losses.append(loss * scale(group.kind.classes(group.logits.shape[-1])))
             order.append(rows)
         back = torch.from_numpy(np.argsort(np.concatenate(order)))
         joined = torch.cat(losses)

@@ -56,6 +56,25 @@ WRONG: dict[str, tuple[Change, list[str]]] = {
         replace("tasks.yaml", "tasks:\n", "method: {name: readers, dept: 1}\ntasks:\n"),
         ["'dept'", "Did you mean 'depth'?"],
     ),
+    "an option of another method": (
+        replace("tasks.yaml", "tasks:\n", "method: {name: mtop, experts: 2}\ntasks:\n"),
+        ["'experts'", "It is an option of 'mttag'", "prompt_length: int = 2"],
+    ),
+    "a share of layers above 1": (
+        replace("tasks.yaml", "tasks:\n", "method: {name: camtl, frozen_share: 1.5}\ntasks:\n"),
+        ["frozen_share is 1.5", "possible: from 0 to 1"],
+    ),
+    "no experts": (
+        replace("tasks.yaml", "tasks:\n", "method: {name: mttag, experts: 0}\ntasks:\n"),
+        ["experts is 0", "possible: a whole number from 1"],
+    ),
+    "a sampler that asks the model with a method that does not allow it": (
+        lambda folder: [
+            replace("tasks.yaml", "epochs: 1", "sampler: uncertainty, epochs: 1")(folder),
+            replace("tasks.yaml", "tasks:\n", "method: single\ntasks:\n")(folder),
+        ],
+        ["train.sampler", "'single' does not allow", "Possible: proportional, uniform, square_root, annealed"],
+    ),
     "an unknown training option": (
         replace("tasks.yaml", "epochs: 1", "epoch: 1"),
         ["'epoch'", "Did you mean 'epochs'?"],

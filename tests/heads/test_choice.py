@@ -56,7 +56,15 @@ def test_faults_of_rows_are_said() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"choices": 3}, {"choices": [""]}, {"template": "{premise"}, {"blank": ""}, {"numbered_from": "1"}]
+    "options",
+    [
+        {"choices": 3},
+        {"choices": [""]},
+        {"template": "{premise"},
+        {"blank": ""},
+        {"numbered_from": "1"},
+        {"loss": "mse"},
+    ],
 )
 def test_options_are_checked(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="possible"):
@@ -72,6 +80,19 @@ def test_loss_and_entropy_are_over_a_rows_own_candidates() -> None:
     entropy = kind.entropy(logits.unsqueeze(-1))
     own = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25)) / math.log(2)
     torch.testing.assert_close(entropy, torch.tensor([1.0, own, 0.0]))
+
+
+def test_each_candidate_can_be_judged_by_itself() -> None:
+    """-log sigmoid of a right candidate's score and of minus a wrong one's, the mean over those that there are."""
+    kind = Choice(choices="names", loss="binary")
+    logits = torch.tensor([[0.0, 0.0, 0.0], [math.log(3.0), math.log(3.0), float("-inf")]], requires_grad=True)
+    targets = torch.tensor([[1.0, 0, 0], [1, 0, 0]])
+    loss = kind.loss(logits.unsqueeze(-1), targets.unsqueeze(-1))
+    expected = torch.tensor([math.log(2), (math.log(4 / 3) + math.log(4)) / 2])
+    torch.testing.assert_close(loss, expected)
+    loss.sum().backward()
+    torch.testing.assert_close(logits.grad, torch.tensor([[-1 / 6, 1 / 6, 1 / 6], [-0.125, 0.375, 0.0]]))
+    assert kind.loss_key() != Choice(choices="names").loss_key()
 
 
 def test_the_best_candidate_is_answered() -> None:

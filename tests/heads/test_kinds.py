@@ -63,3 +63,12 @@ def test_a_kind_that_needs_more_than_a_text_says_so(name: str):
     assert fault.startswith("Task 'tone': ") and "needed" in fault.lower()
     with pytest.raises(ConfigError, match="eeded"):
         make_kind(Task(name="tone", kind=name, text="text", label="tone"))
+
+
+def test_losses_know_among_how_many_answers_they_decide():
+    """What their size at the start is the logarithm of; spans have as many as the text has tokens."""
+    found = {name: kind.classes(kind.__new__(kind), 4) for name, kind in KINDS.items()}
+    assert found == dict.fromkeys(("classification", "multilabel", "words", "tagging", "regression"), 4) | {
+        "choice": 2,
+        "extraction": 1,
+    }

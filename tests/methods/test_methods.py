@@ -7,7 +7,8 @@ import pytest
 
 import onepass
 from onepass.errors import ConfigError
-from onepass.methods import METHODS, option_faults
+from onepass.methods import METHODS, option_faults, value_faults
+from onepass.tasks import MethodChoice
 
 
 def test_the_twelve_methods_are_there() -> None:
@@ -34,6 +35,8 @@ def test_an_option_of_another_method_names_that_method() -> None:
         ("mttag", {"experts": -1}, "experts is -1"),
         ("readers", {"experts": 4}, "It is an option of 'mttag'"),
         ("prefix", {"prefix_length": 0}, "prefix_length is 0"),
+        ("mtop", {"prompt_length": 0}, "prompt_length is 0"),
+        ("pals", {"size": 7}, "cannot be divided among 6 heads"),
     ],
 )
 def test_options_that_cannot_be_are_refused_before_training(
@@ -43,3 +46,8 @@ def test_options_that_cannot_be_are_refused_before_training(
     with pytest.raises(ConfigError, match=said):
         onepass.train(news, tmp_path / "model", overrides=overrides, progress=False)
     assert not (tmp_path / "model").exists()
+
+
+def test_every_methods_own_values_have_no_fault() -> None:
+    for name in METHODS:
+        assert value_faults(MethodChoice(name=name), 8) == []

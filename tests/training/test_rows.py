@@ -36,6 +36,17 @@ def test_a_step_draws_a_batch_of_every_task_and_trains_on_one(make_trainer: Make
     assert len(fewer[0]) == 15  # 2 * 8 rows, in whole rows of three tasks
 
 
+def test_a_step_may_have_rows_of_one_task_alone(make_trainer: MakeTrainer):
+    stream = RowStream([24, 22, 22], 0)
+    sets = make_trainer().sets
+    draws = draw_epoch(make_sampler("proportional"), stream, sets, [0, 1, 2], (0, 1), (8, 1000), one_task=True)
+    tasks = [{task for task, _ in draws[step]} for step in range(len(draws))]
+    assert all(len(found) == 1 for found in tasks)
+    assert sorted(draws.trained) == [6, 6] + [8] * 7  # 8 + 8 + 8, 8 + 8 + 6, 8 + 8 + 6
+    assert len({tuple(found) for found in tasks[:4]}) > 1  # the tasks take turns
+    assert len({pair for step in range(len(draws)) for pair in draws[step]}) == 68
+
+
 def test_the_rows_that_the_model_is_least_sure_about_are_chosen(make_trainer: MakeTrainer):
     trainer = make_trainer()
     model = trainer.model.eval()

@@ -153,6 +153,10 @@ class Kind:
         """C, the number of logits of a point."""
         raise NotImplementedError
 
+    def classes(self, outputs: int) -> int:
+        """Among how many answers a loss of so many outputs decides; 1: it is no choice, or one of no fixed size."""
+        return outputs
+
     def states(self, task: Task) -> int:
         """How many states, side by side, the head reads for a point."""
         return 1

@@ -34,6 +34,8 @@ class Choice(Kind):
         the texts of the row, with a space between them.
     blank: a mark in the text in whose place each candidate is put, such as _ or @placeholder; nothing is read before.
     numbered_from: the number of the first candidate, where labels are numbers.
+    loss: `softmax` lets the candidates compete; `binary` asks of each by itself whether it is right, as CA-MTL and
+        MT-TaG train COPA. The answer is the candidate with the highest score either way.
     """
 
     metrics = {"accuracy": accuracy}
@@ -46,6 +48,7 @@ class Choice(Kind):
         template: str | None = None,
         blank: str | None = None,
         numbered_from: int = 0,
+        loss: str = "softmax",
     ):
         found = [choices] if isinstance(choices, str) else list(choices) if isinstance(choices, (list, tuple)) else None
         if found is None or not all(isinstance(column, str) and column for column in found):
@@ -55,6 +58,9 @@ class Choice(Kind):
                 raise wrong_option(name, value, "a text")
         if type(numbered_from) is not int:
             raise wrong_option("numbered_from", numbered_from, "a whole number")
+        if loss not in ("softmax", "binary"):
+            raise wrong_option("loss", loss, "softmax, binary")
+        self.binary = loss == "binary"
         try:
             fields = [field for _, field, _, _ in Formatter().parse(template or "") if field is not None]
         except ValueError as error:
@@ -121,11 +127,22 @@ class Choice(Kind):
     def outputs(self, task: Task) -> int:
         return 1
 
+    def classes(self, outputs: int) -> int:
+        return 2
+
+    def loss_key(self) -> tuple[Any, ...]:
+        return (*super().loss_key(), self.binary)
+
     def scale_targets(self, task: Task, targets: np.ndarray, readings: Sequence[Reading] | None = None) -> Any:
         return [target[:, None] for target in targets]
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
-        return choice_loss(logits, targets).squeeze(-1)
+        if not self.binary:
+            return choice_loss(logits, targets).squeeze(-1)
+        real = logits.isfinite()
+        signed = logits.float().masked_fill(~real, 0.0) * (1 - 2 * targets)  # -log sigmoid(x) is log(1 + exp(-x))
+        own = signed.logaddexp(signed.new_zeros(())) * real
+        return (own.sum(1) / real.sum(1)).squeeze(-1)
 
     def entropy(self, logits: Tensor) -> Tensor:
         return choice_entropy(logits).squeeze(-1)

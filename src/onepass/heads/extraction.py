@@ -87,6 +87,9 @@ class Extraction(Kind):
     def outputs(self, task: Task) -> int:
         return 2
 
+    def classes(self, outputs: int) -> int:
+        return 1
+
     def scale_targets(self, task: Task, targets: np.ndarray, readings: Sequence[Reading] | None = None) -> Any:
         """For each point whether a right answer begins, and whether one ends, there."""
         assert readings is not None

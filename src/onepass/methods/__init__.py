@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
+import torch
+
+from onepass.encoder.config import EncoderConfig
 from onepass.encoder.encoder import Encoder
 from onepass.errors import ConfigError, listed, unknown
 from onepass.methods.adapter import Adapter
@@ -100,10 +103,26 @@ def settle_method(choice: MethodChoice, num_tasks: int) -> MethodChoice:
     return MethodChoice(name=choice.name, options={**choice.options, **chosen}, chosen={**choice.chosen, **why})
 
 
+def value_faults(choice: MethodChoice, num_tasks: int) -> list[str]:
+    """What the method itself says of its options, whatever the encoder: of one without memory, as large as any."""
+    defaults = {key: parameter.default for key, parameter in options_of(choice.name).items()}
+    kind = METHODS[choice.name]
+    options = {**choice.options, **kind.settle(defaults | choice.options, num_tasks)}
+    with torch.device("meta"):
+        encoder = Encoder(
+            EncoderConfig("bert", vocab_size=8, width=768, depth=48, heads=12, ffn_width=8, max_positions=512)
+        )
+        try:
+            kind(encoder, **options)
+        except ConfigError as error:
+            return [str(error)]
+    return []
+
+
 def check_method(file: TaskFile) -> list[str]:
     """Faults in a task file's method."""
     name = file.method.name
-    faults = option_faults(name, file.method.options)
+    faults = option_faults(name, file.method.options) or value_faults(file.method, len(file.tasks))
     grouped = [task.name for task in file.tasks.values() if task.group]
     if grouped and name in METHODS and not METHODS[name].has_groups:
         able = ", ".join(other for other in METHODS if METHODS[other].has_groups)

@@ -220,8 +220,8 @@ class Method(nn.Module):
     def extra_loss(self) -> Tensor | float:
         return 0.0
 
-    def loss_scale(self, outputs: int) -> float:
-        """The factor of the losses of tasks with so many outputs."""
+    def loss_scale(self, classes: int) -> float:
+        """The factor of the losses of tasks with so many classes; 1 for a number."""
         return 1.0
 
     def findings(self, batches: Iterable[tuple[Batch, Tensor]]) -> dict[int, Any]:

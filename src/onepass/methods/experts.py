@@ -100,7 +100,7 @@ def grouped_weights(layers: Sequence[Layer], experts: Sequence[Experts]) -> list
 
 
 def slots_by_expert(chosen: Tensor, num_experts: int) -> tuple[Tensor, Tensor, int, Tensor]:
-    """The slot of each token (T,), where each expert's slots end (E,), how many slots there are, whose tokens are (T, E).
+    """The slot of each token (T,), where each expert's slots end (E,), how many there are, and whose tokens are (T, E).
 
     Slots are sorted by expert, and each expert has a multiple of eight, as grouped products want it: some are empty.
     Nothing here waits for the device, so there are as many slots as could be needed.

@@ -71,6 +71,8 @@ class MTOP(Method):
         single_positions: Literal["first", "own"] = "first",
     ):
         super().__init__(encoder)
+        if prompt_length < 1:
+            raise ConfigError("method 'mtop': prompt_length is 0; possible: a whole number from 1 (the paper: 2).")
         if not single_rate > 0:
             raise ConfigError(f"method 'mtop': single_rate is {single_rate}; possible: a number above 0.")
         if copy_heads and "single" not in (prompts, poolers):

@@ -7,7 +7,7 @@ released; where the paper is silent:
   experts that is about 1 / E at the start, which is not the pretrained function; `scaled` multiplies by E * p, and
   `preserving` by p / p with the gradient stopped below, which leaves the value alone and still trains the gate.
 - No capacity limit: no token is dropped. No balancing loss, no jitter (the paper has none either).
-- The losses of tasks with more outputs are divided by log C; a number's (C = 1) is left alone.
+- The losses of tasks with C classes are divided by log C; a number's (C = 1) and those of spans are left alone.
 `gate: shared` is the paper's MT-Switch, `gate: dense` its MT-Dense: neither depends on the task, so one pass does.
 """
 
@@ -85,8 +85,8 @@ class MTTaG(Method):
             for parameter in experts.parameters():
                 yield parameter, self.encoder.depth - 1 - index
 
-    def loss_scale(self, outputs: int) -> float:
-        return 1 / math.log(outputs) if self.divide_losses and outputs > 1 else 1.0
+    def loss_scale(self, classes: int) -> float:
+        return 1 / math.log(classes) if self.divide_losses and classes > 1 else 1.0
 
     def forward(self, batch: Batch, asked: Tensor) -> States:
         tokens = None

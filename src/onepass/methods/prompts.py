@@ -56,8 +56,7 @@ def read_prompted(
     With `tokens` the states of the texts' own tokens too: (T, H)
 
     `shifted`: positions are counted over prompts and text. Otherwise prompts have neither a position nor a type, and
-    the text's positions are as without them. `places` gives other positions: those of the prompts (B, Q), and the text's
-    first.
+    the text's positions are as without them. `places` gives other positions: the prompts' (B, Q), and the text's first.
     """
     count, device = prompts.shape[1], batch.ids.device
     layout = Layout([count + length for length in batch.layout.lengths], device=device)

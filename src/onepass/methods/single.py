@@ -108,9 +108,9 @@ class Single(Method):
         for task in self.copies():
             yield from task.method.layers_above()
 
-    def loss_scale(self, outputs: int) -> float:
+    def loss_scale(self, classes: int) -> float:
         copies = self.copies()
-        return copies[0].method.loss_scale(outputs) if copies else 1.0
+        return copies[0].method.loss_scale(classes) if copies else 1.0
 
     def let_read_tokens(self, task: int) -> None:
         super().let_read_tokens(task)

@@ -195,7 +195,10 @@ class Trainer:
         """What the epoch's steps draw from; the stream's place before is kept, so that it can be drawn again."""
         self.model.train()
         state.at_epoch = state.stream.state()
-        return draw_epoch(self.sampler, state.stream, self.sets, self.tasks, (state.epoch, epochs), self.limits)
+        return draw_epoch(
+            self.sampler, state.stream, self.sets, self.tasks, (state.epoch, epochs), self.limits,
+            one_task=self.options.batches == "task",
+        )  # fmt: skip
 
     @property
     def limits(self) -> tuple[int, int]:

@@ -75,11 +75,11 @@ class Objective(nn.Module):
             losses = (1.0 - share) * losses + self.taught(answers, lesson, where)
         return losses
 
-    def scale(self, outputs: int) -> float:
-        """The factor of the losses of tasks with so many outputs."""
+    def scale(self, classes: int) -> float:
+        """The factor of the losses of tasks with so many classes."""
         if self.options.loss_scale == "log_classes":
-            return 1.0 / math.log(outputs) if outputs > 1 else 1.0
-        return self.model.method.loss_scale(outputs)
+            return 1.0 / math.log(classes) if classes > 1 else 1.0
+        return self.model.method.loss_scale(classes)
 
     def apart(
         self,
@@ -95,7 +95,7 @@ class Objective(nn.Module):
             if teachable(one.kind):
                 far = one.kind.divergence(one.logits, two.logits) + one.kind.divergence(two.logits, one.logits)
                 rows = torch.from_numpy(where.row_of(one.asks)).to(far.device, non_blocking=True)
-                total = total.index_add(0, rows, far / 2 * self.scale(one.logits.shape[-1]))
+                total = total.index_add(0, rows, far / 2 * self.scale(one.kind.classes(one.logits.shape[-1])))
         return total
 
     def answers(self, batch: Batch, asked: Tensor, kept: Tensor | None, where: Where = PLAIN) -> list[Answers]:
@@ -125,7 +125,7 @@ class Objective(nn.Module):
             wanted = wanted.to(device, non_blocking=True)
             # Dividing logits by a temperature divides their gradient by its square.
             far = group.kind.divergence(logits / temperature, wanted / temperature) * temperature**2
-            far = far * self.scale(logits.shape[-1])
+            far = far * self.scale(group.kind.classes(logits.shape[-1]))
             total = total.index_add(0, rows, far * torch.from_numpy(weights[asks]).to(device, non_blocking=True))
         return total
 

@@ -72,7 +72,9 @@ class TrainOptions:
     epochs: int = 0
     """Passes over all tasks' rows together; 0: by their number, 16 for 800 rows, 8 for 12,000, 4 for 200,000"""
     batch_size: int = 0
-    """Rows of a step, of all tasks mixed; 0: 64, and 128 from 30,000 rows on"""
+    """Rows of a step; 0: 64, and 128 from 30,000 rows on"""
+    batches: Literal["mixed", "task"] = "mixed"
+    """Whether a step has rows of all tasks, or of one, as MTOP and CA-MTL's rivals are trained"""
     batch_tokens: int = 8192
     """Tokens of a step at most; long texts make batches of fewer rows"""
     encoder_rate: float = 1e-4

@@ -40,20 +40,35 @@ def draw_epoch(
     tasks: Sequence[int],
     epochs: tuple[int, int],
     limits: tuple[int, int],
+    one_task: bool = False,
 ) -> Draws:
     """The epoch's rows, in order; every process draws the same.
 
-    `epochs`: this one and how many there are. `limits`: most rows and most tokens of a step.
+    `epochs`: this one and how many there are. `limits`: most rows and most tokens of a step. `one_task`: every step has
+    rows of one task.
     """
     max_rows, max_tokens = limits
     if sampler.candidates != 1:
         return _draw_candidates(sampler, stream, tasks, max_rows)
     order = stream.epoch_order(sampler.counts(stream.sizes, *epochs), epochs[0])
     lengths = [sets[task].train.lengths for task in tasks]
-    batches = [
-        [(tasks[place], row) for place, row in pairs] for pairs in token_batches(order, lengths, max_rows, max_tokens)
-    ]
+    parts = by_task(order, max_rows) if one_task else [order]
+    cut = (pairs for part in parts for pairs in token_batches(part, lengths, max_rows, max_tokens))
+    batches = [[(tasks[place], row) for place, row in pairs] for pairs in cut]
     return Draws(batches, [len(batch) for batch in batches])
+
+
+def by_task(order: NDArray[np.int64], max_rows: int) -> list[NDArray[np.int64]]:
+    """An order of (task, row) pairs as parts of one task each, which come where their first rows stood.
+
+    >>> [part.tolist() for part in by_task(np.array([[0, 5], [1, 7], [0, 6], [0, 8], [1, 9]]), 2)]
+    [[[0, 5], [0, 6]], [[1, 7], [1, 9]], [[0, 8]]]
+    """
+    parts = []
+    for task in np.unique(order[:, 0]):
+        places = np.flatnonzero(order[:, 0] == task)
+        parts += [places[start : start + max_rows] for start in range(0, len(places), max_rows)]
+    return [order[part] for part in sorted(parts, key=lambda part: int(part[0]))]
 
 
 def _draw_candidates(sampler: Sampler, stream: RowStream, tasks: Sequence[int], max_rows: int) -> Draws:
