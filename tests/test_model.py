@@ -12,7 +12,7 @@ from onepass.encoder.batch import Batch
 from onepass.encoder.loading import load_encoder
 from onepass.errors import ConfigError, DataError
 from onepass.methods import METHODS, make_method
-from onepass.model import Model
+from onepass.model import SERVING_TOKENS, Model
 from onepass.prediction import Prediction
 from onepass.tasks import MethodChoice, Task
 
@@ -114,9 +114,30 @@ def test_many_batches_keep_the_order(encoder: Path, monkeypatch: pytest.MonkeyPa
     model = build(encoder)
     texts = TEXTS * 6
     expected = model.predict(texts)
-    monkeypatch.setattr("onepass.model.SERVING_TOKENS", 20)
+    monkeypatch.setitem(SERVING_TOKENS, "cpu", 20)
     for one, other in zip(model.predict(texts), expected, strict=True):
         assert numbers(one) == pytest.approx(numbers(other), abs=1e-5)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_bf16_answers_nearly_the_same(encoder: Path, method: str):
+    model = build(encoder, method)
+    expected = model.predict(TEXTS)
+    model.use_precision("bf16")
+    assert next(model.heads.parameters()).dtype == torch.float32
+    for one, other in zip(model.predict(TEXTS), expected, strict=True):
+        assert numbers(one) == pytest.approx(numbers(other), abs=0.1)
+        assert numbers(one) != numbers(other)
+
+
+def test_a_model_in_bf16_is_asked_only(model: Path, tmp_path: Path):
+    rounded = onepass.load(model, precision="bf16")
+    with pytest.raises(ConfigError, match="load it in fp32 to save it"):
+        rounded.save(tmp_path / "copy")
+    with pytest.raises(ConfigError, match="load it in fp32 to add a task"):
+        rounded.add_task("more", train="more.csv", text="text", label="label")
+    with pytest.raises(ConfigError, match="Possible: fp32, bf16"):
+        onepass.load(model, precision="int4")
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -289,7 +289,7 @@ def probe_batches(tokenizer: Tokenizer) -> list[Batch]:
         ids = [first, *generator.integers(0, tokenizer.vocab_size, length).tolist(), *rest]
         types = [int(number % 2 and place > len(ids) // 2) for place in range(len(ids))]  # every other one is a pair
         sequences.append((ids, types))
-    rows = max(1, SERVING_TOKENS // LONGEST_PROBE)
+    rows = max(1, SERVING_TOKENS["cpu"] // LONGEST_PROBE)
     return [Batch.of(sequences[start : start + rows]) for start in range(0, len(sequences), rows)]
 
 

@@ -16,16 +16,22 @@ ENGINE, RANGES, GATE = "engine/engine.json", "engine/ranges.safetensors", "engin
 
 
 @overload
-def load(source: str | Path, device: str = ..., *, engine: Literal[False] = ...) -> Model: ...
+def load(source: str | Path, device: str = ..., *, precision: str = ..., engine: Literal[False] = ...) -> Model: ...
 @overload
 def load(source: str | Path, device: str = ..., *, engine: Literal[True], threads: int | None = ...) -> Engine: ...
 
 
 def load(
-    source: str | Path, device: str = "cpu", *, engine: bool = False, threads: int | None = None
+    source: str | Path,
+    device: str = "cpu",
+    *,
+    precision: str = "fp32",
+    engine: bool = False,
+    threads: int | None = None,
 ) -> Model | Engine:
     """A model from its folder or from the hub.
 
+    On a GPU (`device="cuda"`) the precision `bf16` is several times faster; such a model is asked only.
     With `engine` what `onepass export` built of it: the same answers on the CPU, faster and without torch, on as many
     `threads` as there are cores if nothing else is said.
     """
@@ -38,7 +44,7 @@ def load(
             return Engine(source, threads)
         from onepass.model import Model
 
-        return Model.load(source, device)
+        return Model.load(source, device, precision)
 
 
 def load_fastest(source: str | Path) -> Model | Engine:

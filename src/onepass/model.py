@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from onepass.asking import NO_RANGES, Asking
 from onepass.data.examples import Examples
 from onepass.data.stream import sorted_batches
-from onepass.encoder.batch import Batch
+from onepass.encoder.batch import Batch, on_device
 from onepass.encoder.tokenizer import Tokenizer
 from onepass.errors import ConfigError
 from onepass.heads import Kind, make_kind
@@ -28,8 +28,11 @@ from onepass.tasks import MethodChoice, Task
 from onepass.where import PLAIN, Where
 
 Forward = Callable[[Batch, Tensor], States]
-SERVING_TOKENS = 4096  # tokens a batch of a prediction; more brings no speed on two cores
-SERVING_ASKS = 8192  # texts times tasks of a batch; what is read for each ask has to fit into memory
+SERVING_TOKENS = {"cpu": 4096, "cuda": 65_536}
+"""Tokens a batch of a prediction; more brings no speed on two cores, less leaves a GPU waiting for the next launch"""
+SERVING_ASKS = {"cpu": 8192, "cuda": 65_536}
+"""Texts times tasks of a batch; what is read for each ask has to fit into memory"""
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 class Model(nn.Module, Asking):
@@ -54,6 +57,8 @@ class Model(nn.Module, Asking):
         self.records: list[dict[str, Any]] = []
         """What is known of each task's training: rows, data fingerprint, validation scores"""
         self.training_record: dict[str, Any] = {}
+        self.precision = "fp32"
+        """Of the weights; in another than fp32 a model is asked only"""
 
     @property
     def device(self) -> torch.device:
@@ -134,6 +139,7 @@ class Model(nn.Module, Asking):
         """
         from onepass.training.adding import add_named_task
 
+        self._check_whole("add a task")
         add_named_task(self, name, keys, options or {})
 
     def set_threshold(self, name: str, threshold: Any, data: str | Path | None = None) -> None:
@@ -160,7 +166,7 @@ class Model(nn.Module, Asking):
         """Answer the tasks `asked` (B, K) of each text, in one pass where the method can."""
         states = (method or self.method)(batch, asked)
         asks = Asked(asked, states.vectors.device)
-        vectors = asks.by_task(self.dropout(states.vectors))  # (U, M, H)
+        vectors = asks.by_task(self._for_heads(states.vectors))  # (U, M, H)
         alike = self._alike()[asks.tasks]
         of_ask = np.repeat(alike, asks.counts)
         answers = []
@@ -194,9 +200,13 @@ class Model(nn.Module, Asking):
         """The logits of tasks that read tokens; `counts` says how many of the `asks`, task by task, are each's."""
         features, sizes = points_of(kind, self.tasks[tasks[0]], states, asks, batch, where)
         per_task = [int(own.sum()) for own in np.split(sizes, np.cumsum(counts)[:-1])]
-        parts = zip(tasks.tolist(), self.dropout(features).split(per_task), strict=True)
+        parts = zip(tasks.tolist(), self._for_heads(features).split(per_task), strict=True)
         logits = torch.cat([self.heads[task](part) for task, part in parts])
         return Answers(kind, tasks.tolist(), asks, logits, sizes)
+
+    def _for_heads(self, states: Tensor) -> Tensor:
+        """States as heads read them: logits are never rounded to the 8 bits that a number of bf16 has."""
+        return self.dropout(states) if self.precision == "fp32" else states.float()
 
     def _alike(self) -> np.ndarray:
         """(N,) a number for each task: heads of one number are computed, and their losses taken, together."""
@@ -246,21 +256,15 @@ class Model(nn.Module, Asking):
     @torch.inference_mode()
     def logits(self, batch: Batch, tasks: Sequence[int]) -> list[np.ndarray]:
         """For each of `tasks` the (B, C) logits of all texts, from one pass; (T, C) if it reads every token."""
-        return [np.concatenate(own) if isinstance(own, list) else own for own in self._logits(batch, tasks, PLAIN)]
+        found = _by_task(self._answers(batch, tasks, PLAIN), len(batch), tasks)
+        return [np.concatenate(own) if isinstance(own, list) else own for own in found]
 
-    def _logits(self, batch: Batch, tasks: Sequence[int], where: Where) -> list[Any]:
-        """For each of `tasks` the (B, C) logits of all texts, or of tasks that read tokens a list of (P, C)."""
+    def _answers(self, batch: Batch, tasks: Sequence[int], where: Where) -> list[Answers]:
+        """The answers of `tasks` about all texts, on the device, which may still be at work on them."""
         self.pack()
-        asked = torch.tensor(list(dict.fromkeys(tasks))).expand(len(batch), -1)
-        found: dict[int, Any] = {}
-        for group in self(batch.to(self.device), asked, None, where):
-            values = group.logits.float().cpu().numpy()
-            own = values
-            if group.kind.reads_tokens and group.kind.ragged:
-                own = np.split(values, np.cumsum(group.counts)[:-1])
-            for i, task in enumerate(group.tasks):
-                found[task] = own[i * len(batch) : (i + 1) * len(batch)]
-        return [found[task] for task in tasks]
+        asked = torch.tensor(sorted(set(tasks))).expand(len(batch), -1)
+        found: list[Answers] = self(batch.to(self.device), asked, None, where)
+        return found
 
     @torch.inference_mode()
     def row_logits(
@@ -284,37 +288,57 @@ class Model(nn.Module, Asking):
             self.eval()
         lengths = [[len(one) for one in pieces]]
         order = [(0, row) for row in range(len(pieces))]
-        most = max(1, SERVING_ASKS // len(asked))
-        rows, parts = [], []
-        for places in sorted_batches(order, lengths, max_rows=most, max_tokens=SERVING_TOKENS):
+        kind = self.device.type if self.device.type in SERVING_TOKENS else "cpu"
+        most = max(1, SERVING_ASKS[kind] // len(asked))
+        rows, sizes, answers = [], [], []
+        for places in sorted_batches(order, lengths, max_rows=most, max_tokens=SERVING_TOKENS[kind]):
             chosen = [row for _, row in places]
             batch = Batch.of([(pieces[row].ids, pieces[row].types) for row in chosen])
             where = PLAIN
             if ranges:
                 where = Where([ranges[task][row] if task in ranges else None for row in chosen for task in asked])
             rows += chosen
-            parts.append(self._logits(batch, asked, where))
+            sizes.append(len(batch))
+            answers.append(self._answers(batch, asked, where))
         if was_training:
             self.train()
+        # Only now is anything waited for: a GPU is given all batches while it is at work on the first.
+        parts = [_by_task(found, size, asked) for found, size in zip(answers, sizes, strict=True)]
         back = np.argsort(rows)
         return [_joined(values, back) for values in zip(*parts, strict=True)]
 
     # --- keeping ------------------------------------------------------------------------------------------------
 
+    def use_precision(self, precision: str) -> None:
+        """Hold what comes before the heads in `bf16`: on a GPU several times faster. The model is then asked only."""
+        if precision not in PRECISIONS:
+            raise ConfigError(f"Unknown precision {precision!r}. Possible: {', '.join(PRECISIONS)}.")
+        if self.precision != "fp32":
+            raise ConfigError(f"This model is in {self.precision}: what was rounded cannot be had back. Load it again.")
+        self.precision = precision
+        self.method.to(PRECISIONS[precision])
+
+    def _check_whole(self, doing: str) -> None:
+        if self.precision != "fp32":
+            raise ConfigError(f"A model in {self.precision} is asked only: load it in fp32 to {doing}.")
+
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the model folder, whole or not at all."""
         from onepass.folder import save_model
 
+        self._check_whole("save it")
         save_model(self, Path(path), overwrite=overwrite)
 
     save_pretrained = save
 
     @classmethod
-    def load(cls, path: str | Path, device: str = "cpu") -> Model:
-        """A model from its folder or from the hub."""
+    def load(cls, path: str | Path, device: str = "cpu", precision: str = "fp32") -> Model:
+        """A model from its folder or from the hub; see `use_precision`."""
         from onepass.folder import load_model
 
-        return load_model(path).to(device)
+        model = load_model(path)
+        model.use_precision(precision)
+        return model.to(device)
 
     from_pretrained = load
 
@@ -323,6 +347,18 @@ class Model(nn.Module, Asking):
         from onepass.folder import upload_model
 
         return upload_model(self, repository, private=private)
+
+
+def _by_task(answers: Sequence[Answers], size: int, tasks: Sequence[int]) -> list[Any]:
+    """For each of `tasks` the (B, C) logits of all texts, or of tasks that read tokens a list of (P, C)."""
+    found: dict[int, Any] = {}
+    for group in answers:
+        own: Any = group.logits.float().cpu().numpy()
+        if group.kind.reads_tokens and group.kind.ragged:
+            own = np.split(own, np.cumsum(group.counts)[:-1])
+        for i, task in enumerate(group.tasks):
+            found[task] = own[i * size : (i + 1) * size]
+    return [found[task] for task in tasks]
 
 
 def _joined(parts: Sequence[Any], order: np.ndarray) -> Any:
@@ -335,4 +371,4 @@ def _joined(parts: Sequence[Any], order: np.ndarray) -> Any:
 
 def _on(places: np.ndarray, like: Tensor) -> Tensor:
     """Numbers as a tensor where another one is."""
-    return torch.from_numpy(places).to(like.device, non_blocking=True)
+    return on_device(places, like.device)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from onepass.encoder.batch import Batch
+from onepass.encoder.batch import Batch, on_device
 from onepass.heads import Kind
 from onepass.methods import States
 from onepass.tasks import Task
@@ -89,11 +89,11 @@ def points_of(
     places = np.arange(len(of_token)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + np.repeat(flat[:, 0], sizes)
     found = states.tokens.take(np.repeat(np.repeat(asks, counts), sizes), places)
     if len(found) != len(flat):  # the mean of each range
-        index = torch.from_numpy(of_token).to(found.device, non_blocking=True)
-        shares = torch.from_numpy(1.0 / np.repeat(sizes, sizes)).to(found.device, found.dtype, non_blocking=True)
+        index = on_device(of_token, found.device)
+        shares = on_device(1.0 / np.repeat(sizes, sizes), found.device).to(found.dtype)
         found = found.new_zeros(len(flat), found.shape[-1]).index_add(0, index, found * shares.unsqueeze(1))
     if kind.ragged:
         return found, counts
-    own = torch.from_numpy(asks).to(found.device, non_blocking=True)
+    own = on_device(asks, found.device)
     beside = found.reshape(len(asks), -1)  # (A, m * H)
     return torch.cat([states.vectors.flatten(0, 1)[own].to(beside.dtype), beside], 1), np.ones_like(counts)

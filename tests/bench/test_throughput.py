@@ -7,7 +7,6 @@ import pytest
 
 from onepass.bench import throughput
 from onepass.bench.engines import EncoderParts
-from onepass.encoder.config import EncoderConfig
 
 
 def test_texts_have_as_many_pieces_as_was_asked_for(encoder: Path):
@@ -25,10 +24,3 @@ def test_all_contenders_are_compared_with_the_engine(encoder: Path, monkeypatch:
     assert rows["engine fp32"]["against_engine_fp32"] == 1.0
     assert rows["2 models"]["tokens_per_s"] == pytest.approx(12 * rows["2 models"]["texts_per_s"])
     assert set(found["peak"]) == {"fp32", "int8"} and found["padding"] == {"equal": 0.0}
-
-
-def test_operations_are_counted_as_in_the_papers():
-    config = EncoderConfig(
-        family="bert", vocab_size=10, width=384, depth=6, heads=12, ffn_width=1536, max_positions=512
-    )
-    assert throughput.operations(config, 8, 128) == pytest.approx(22.9e9, rel=0.01)  # all-MiniLM-L6-v2

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from onepass.encoder.batch import Batch, Layout
 from onepass.errors import ConfigError
-from onepass.methods import settle_method
+from onepass.methods import readers, settle_method
 from onepass.methods.readers import read
 from onepass.model import Model
 from onepass.tasks import MethodChoice, Task
@@ -260,3 +260,24 @@ def test_tasks_of_one_group_with_other_readers_stay_apart(make_model: MakeModel,
 def test_a_group_needs_a_method_that_has_groups(make_model: MakeModel) -> None:
     with pytest.raises(ConfigError, match="method 'mtdnn' has no task groups"):
         make_model("mtdnn").add(TASKS[0].model_copy(update={"name": "new", "group": "a"}))
+
+
+def test_reading_packed_tokens_is_reading_them_side_by_side(monkeypatch: pytest.MonkeyPatch):
+    """The kernel itself runs on GPUs only; here it is played by the plain formula, text by text."""
+
+    def across(q, k, v, layout):
+        got, sums = [], []
+        for row, (start, length) in enumerate(zip(layout.starts.tolist(), layout.lengths, strict=True)):
+            key, value = k[start : start + length], v[start : start + length]
+            scores = torch.einsum("qhd,khd->qhk", q[row], key) * q.shape[-1] ** -0.5
+            got.append(torch.einsum("qhk,khd->qhd", scores.softmax(-1), value))
+            sums.append(scores.logsumexp(-1))
+        return torch.stack(got), torch.stack(sums)
+
+    monkeypatch.setattr(readers, "attend_across", across)
+    layout = Layout([5, 1, 3])
+    generator = torch.Generator().manual_seed(0)
+    own = tuple(torch.randn(3, 4, 2, 2, 8, generator=generator) for _ in range(3))  # (B, K, n, heads, d)
+    key, value = (torch.randn(9, 2, 8, generator=generator) for _ in range(2))
+    expected = readers.read(own, key, value, layout, 0.0)
+    torch.testing.assert_close(readers.read_packed(own, key, value, layout), expected)

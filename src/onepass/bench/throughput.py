@@ -14,7 +14,7 @@ import numpy as np
 
 from onepass.bench.engines import EncoderParts, Form
 from onepass.bench.timing import interleaved
-from onepass.encoder.config import EncoderConfig
+from onepass.bench.work import log_uniform, operations
 from onepass.engine.graph import Range, constant, eight_bit_product
 from onepass.engine.plan import batches, padded
 from onepass.engine.runtime import Program, opset13, parameter
@@ -23,8 +23,8 @@ from onepass.tasks import Task
 
 WORKLOADS: dict[str, Callable[[np.random.Generator], np.ndarray]] = {
     "equal": lambda generator: np.full(64, 128),
-    "mixed 8 to 256": lambda generator: _log_uniform(generator, 8, 256),
-    "mixed 8 to 512": lambda generator: _log_uniform(generator, 8, 512),
+    "mixed 8 to 256": lambda generator: log_uniform(generator, 8, 256),
+    "mixed 8 to 512": lambda generator: log_uniform(generator, 8, 512),
     "one": lambda generator: np.full(1, 32),
 }
 """Lengths of the texts in word pieces, [CLS] and [SEP] counted"""
@@ -161,7 +161,7 @@ def peak_shares(parts: EncoderParts, rounds: int, threads: int | None) -> dict[s
     """How much of the fastest product of matrices a plain pass over equal lengths reaches, in 32 and in 8 bits."""
     length = min(128, parts.config.capacity)
     batch = parts.texts([length] * 8)
-    work = operations(parts.config, 8, length)
+    work = operations(parts.config, [length] * 8)
     plain = parts.plain(threads)
     small = parts.plain(threads, parts.bounds(plain))
     times = interleaved(
@@ -194,15 +194,3 @@ def _product(threads: int | None, int8: bool) -> Callable[[], object]:
     program = Program([x], [output], threads)
     arrays = {"x": given[None]}
     return lambda: program(arrays)
-
-
-def operations(config: EncoderConfig, texts: int, length: int) -> float:
-    """Multiplications and additions of a plain pass: linear layers and attention."""
-    width, inner = config.width, config.ffn_width * (1.5 if config.gated else 1)
-    linear = 2 * config.depth * (4 * width**2 + 2 * width * inner)
-    attention = 4 * config.depth * length * width
-    return texts * length * (linear + attention)
-
-
-def _log_uniform(generator: np.random.Generator, least: int, most: int) -> np.ndarray:
-    return np.exp(generator.uniform(np.log(least), np.log(most), 64)).astype(np.int64)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from onepass.cli.bench_calibration import calibration, in_words
-from onepass.cli.bench_engine import cost, startup, throughput
+from onepass.cli.bench_engine import cost, device, startup, throughput
 from onepass.cli.bench_methods import affinity, methods, scaling, tasks
 from onepass.cli.bench_paper import paper
 from onepass.cli.bench_serve import serve
@@ -107,6 +107,6 @@ def training(
 
 for command in (
     accuracy, methods, paper, scaling, affinity, tasks, transfer, calibration, training, serve,
-    cost, throughput, startup,
+    cost, throughput, startup, device,
 ):  # fmt: skip
     bench.command()(guarded(command))

@@ -1,4 +1,4 @@
-"""onepass bench cost, throughput, startup: how fast the engine is."""
+"""onepass bench cost, throughput, startup: how fast the engine is; bench device: the model on a GPU."""
 
 from __future__ import annotations
 
@@ -112,3 +112,30 @@ def startup(
     for row in found["rows"]:
         made.add_row(row["what"], f"{row['s']:.2f}", f"{row['best_s']:.2f}")
     show(made)
+
+
+def device(
+    encoder: Annotated[str, typer.Option(help="`embedded`, or an encoder's folder.")] = "embedded",
+    kind: Annotated[str, typer.Option("--device", help="cuda, or cpu to try it out.")] = "cuda",
+    texts: Annotated[int, typer.Option(help="Texts that are read, of 8 to 512 tokens.", min=64)] = 8192,
+    rounds: Annotated[int, typer.Option(help="Times that each is run.", min=1)] = 3,
+    json: Json = False,
+) -> None:
+    """Tokens per second of a model on a GPU in bf16, against the same encoder in transformers."""
+    import torch
+
+    from onepass.bench.device import device as measure
+
+    if kind.startswith("cuda") and not torch.cuda.is_available():
+        raise ConfigError("There is no GPU that torch can use here. Try the bench out with: --device cpu --texts 64")
+    found = measure(encoder, kind=kind, texts=texts, rounds=rounds)
+    if json:
+        write_json(found)
+        return
+    numbers = ("tokens/s", "of the peak")
+    made = table("encoder", "contender", *numbers, numbers=numbers)
+    for name, one in found["encoders"].items():
+        for row in one["rows"]:
+            share = f"{100 * row['share_of_peak']:.1f} %"
+            made.add_row(name, row["contender"], f"{row['tokens_per_s']:,.0f}", share)
+    show(f"{found['device']}; a large product of matrices in bf16: {found['peak_tflops']:.0f} TFLOP/s", made)

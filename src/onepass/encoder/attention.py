@@ -44,14 +44,34 @@ def attend(
         return v
     if window is not None and layout.longest - 1 <= window // 2:
         window = None
-    plain = bias is None and prefix is None and dropout == 0.0
-    if plain and q.is_cuda and q.dtype in (torch.bfloat16, torch.float16) and _varlen_works(q.device, q.shape[-1]):
+    if bias is None and prefix is None and dropout == 0.0 and reads_packed(q):
         return _attend_packed(q, k, v, layout, window)
     attended = [
         _attend_group(q, k, v, group, bias, window, prefix, dropout)
         for q, k, v, group in zip(layout.pad(q), layout.pad(k), layout.pad(v), layout.groups, strict=True)
     ]
     return layout.unpad(attended)
+
+
+def reads_packed(q: Tensor) -> bool:
+    """Whether a variable-length kernel reads packed tokens as these queries (..., head_dim) are."""
+    return q.is_cuda and q.dtype in (torch.bfloat16, torch.float16) and _varlen_works(q.device, q.shape[-1])
+
+
+def attend_across(q: Tensor, k: Tensor, v: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
+    """Queries (B, Q, heads, head_dim) read the packed tokens of their sequence: what they got, in the same shape, and
+    the logarithm of the sum of their scores' exponentials (B, Q, heads), by which it can be joined with other reads.
+
+    Only where `reads_packed`, and never in training: the kernel's gradient does not see the second output.
+    """
+    from torch.nn.attention.varlen import AuxRequest, varlen_attn
+
+    each = q.shape[1]
+    ends = torch.arange(0, (len(layout) + 1) * each, each, dtype=torch.int32, device=q.device)
+    got, sums = varlen_attn(
+        q.flatten(0, 1), k, v, ends, layout.boundaries, each, layout.longest, return_aux=AuxRequest(lse=True)
+    )
+    return got.view(q.shape), sums.transpose(0, 1).reshape(q.shape[:-1])
 
 
 def _attend_group(
@@ -114,12 +134,12 @@ def _attend_packed(q: Tensor, k: Tensor, v: Tensor, layout: Layout, window: int 
 @cache
 def _varlen_works(device: torch.device, head_dim: int) -> bool:
     """Whether the variable-length kernel runs here: it needs a recent GPU, and a window a torch after 2.10."""
-    from torch.nn.attention.varlen import varlen_attn
+    from torch.nn.attention.varlen import AuxRequest, varlen_attn
 
     states = torch.zeros(2, 1, head_dim, dtype=torch.bfloat16, device=device)
     ends = torch.tensor([0, 2], dtype=torch.int32, device=device)
     try:
-        varlen_attn(states, states, states, ends, ends, 2, 2, window_size=(1, 1))
+        varlen_attn(states, states, states, ends, ends, 2, 2, window_size=(1, 1), return_aux=AuxRequest(lse=True))
     except (RuntimeError, TypeError):
         return False
     return True

@@ -61,31 +61,31 @@ class Layout:
     @cached_property
     def starts(self) -> Tensor:
         """(B,) the first token of each sequence."""
-        return _tensor(self._starts, self.device)
+        return on_device(self._starts, self.device)
 
     @cached_property
     def rows(self) -> Tensor:
         """(T,) the sequence of each token."""
-        return _tensor(np.repeat(np.arange(len(self)), self.lengths), self.device)
+        return on_device(np.repeat(np.arange(len(self)), self.lengths), self.device)
 
     @cached_property
     def positions(self) -> Tensor:
         """(T,) the place of each token in its sequence, from 0."""
-        return _tensor(np.arange(self.total) - np.repeat(self._starts, self.lengths), self.device)
+        return on_device(np.arange(self.total) - np.repeat(self._starts, self.lengths), self.device)
 
     @cached_property
     def boundaries(self) -> Tensor:
         """(B + 1,) starts, and the end of the last sequence, as the variable-length kernels want them."""
-        return _tensor(np.append(self._starts, self.total).astype(np.int32), self.device)
+        return on_device(np.append(self._starts, self.total).astype(np.int32), self.device)
 
     @cached_property
     def groups(self) -> list[Group]:
         """The sequences from long to short, cut into groups with little padding."""
         return [
             Group(
-                rows=_tensor(rows, self.device),
-                tokens=_tensor(tokens, self.device),
-                mask=None if real.all() else _tensor(real, self.device),
+                rows=on_device(rows, self.device),
+                tokens=on_device(tokens, self.device),
+                mask=None if real.all() else on_device(real, self.device),
                 size=tokens.shape[1],
             )
             for rows, tokens, real in self._cuts
@@ -94,7 +94,7 @@ class Layout:
     @cached_property
     def places(self) -> Tensor:
         """(B,) where each sequence stands when the groups' rows are put one after the other."""
-        return _tensor(np.argsort(np.concatenate([rows for rows, _, _ in self._cuts])), self.device)
+        return on_device(np.argsort(np.concatenate([rows for rows, _, _ in self._cuts])), self.device)
 
     def pad(self, x: Tensor) -> list[Tensor]:
         """(T, ...) to one (G, M, ...) for each group."""
@@ -148,7 +148,7 @@ class Layout:
     @cached_property
     def _padding(self) -> Tensor:
         """The token in each place of all groups."""
-        return _tensor(np.concatenate([tokens.ravel() for _, tokens, _ in self._cuts]), self.device)
+        return on_device(np.concatenate([tokens.ravel() for _, tokens, _ in self._cuts]), self.device)
 
     @cached_property
     def _packing(self) -> Tensor:
@@ -157,7 +157,7 @@ class Layout:
         places = np.flatnonzero(np.concatenate([real.ravel() for _, _, real in self._cuts]))
         packing = np.empty(self.total, dtype=np.int64)
         packing[tokens] = places
-        return _tensor(packing, self.device)
+        return on_device(packing, self.device)
 
 
 @dataclass(frozen=True)
@@ -197,14 +197,15 @@ class Batch:
         starts, lengths = self.layout._starts[list(rows)], [self.layout.lengths[row] for row in rows]
         ends = np.cumsum(lengths)
         places = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths)
-        tokens = _tensor(places, self.ids.device)
+        tokens = on_device(places, self.ids.device)
         return Batch(self.ids[tokens], self.types[tokens], Layout(lengths, self.layout.device))
 
     def __len__(self) -> int:
         return len(self.layout)
 
 
-def _tensor(array: NDArray[Any], device: torch.device) -> Tensor:
+def on_device(array: NDArray[Any], device: torch.device) -> Tensor:
+    """An array as a tensor, on its way to a device: nothing waits for it."""
     return _move(torch.from_numpy(np.ascontiguousarray(array)), device)
 
 

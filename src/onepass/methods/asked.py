@@ -9,6 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from onepass.encoder.batch import on_device
+
 Numbers = NDArray[np.int64]
 
 
@@ -20,14 +22,24 @@ class Asked:
     """
 
     def __init__(self, asked: Tensor, device: torch.device | str = "cpu"):
-        self.device = device
+        self.device = torch.device(device)
         self.shape = (asked.shape[0], asked.shape[1])  # (B, K)
+        self.alike = _alike(asked)
+        """Whether every text asks the same tasks, in ascending order: nothing has to be sorted then"""
+        if self.alike:
+            texts, count = self.shape
+            self.tasks: Numbers = asked[0].cpu().numpy()
+            self.counts: Numbers = np.full(count, texts)
+            self.order: Numbers = np.arange(texts * count).reshape(texts, count).T.reshape(-1)
+            self._of_ask: Numbers = np.tile(np.arange(count), texts)
+            self._most = texts
+            return
         flat = asked.cpu().numpy().reshape(-1)
         tasks, of_ask = np.unique(flat, return_inverse=True)
-        self.tasks: Numbers = tasks  # (U,) ascending
-        self.counts: Numbers = np.bincount(of_ask, minlength=len(tasks))
-        self.order: Numbers = np.argsort(of_ask, kind="stable")  # (B * K,) ask numbers, task by task
-        self._of_ask: Numbers = of_ask.reshape(-1)
+        self.tasks = tasks  # (U,) ascending
+        self.counts = np.bincount(of_ask, minlength=len(tasks))
+        self.order = np.argsort(of_ask, kind="stable")  # (B * K,) ask numbers, task by task
+        self._of_ask = of_ask.reshape(-1)
         self._most = int(self.counts.max()) if len(tasks) else 0
 
     @cached_property
@@ -42,14 +54,20 @@ class Asked:
 
     def by_task(self, x: Tensor) -> Tensor:
         """(B, K, ...) -> (U, M, ...)"""
+        if self.alike:
+            return x.transpose(0, 1)
         return x.flatten(0, 1)[self._slots]
 
     def by_row(self, x: Tensor) -> Tensor:
         """(U, M, ...) -> (B, K, ...)"""
+        if self.alike:
+            return x.transpose(0, 1)
         return x.flatten(0, 1)[self._places].unflatten(0, self.shape)
 
     def per_ask(self, parameters: Tensor) -> Tensor:
         """Each ask's own parameter: (U, ...) -> (B, K, ...)"""
+        if self.alike:
+            return parameters.expand(self.shape[0], *parameters.shape)
         return parameters[self.of_ask].unflatten(0, self.shape)
 
     @cached_property
@@ -72,7 +90,13 @@ class Asked:
         return self._tensor(places)
 
     def _tensor(self, array: Numbers) -> Tensor:
-        return torch.from_numpy(array).to(self.device, non_blocking=True)
+        return on_device(array, self.device)
+
+
+def _alike(asked: Tensor) -> bool:
+    """Whether one row of ascending tasks is repeated, as `expand` repeats it."""
+    rows, count = asked.shape
+    return rows > 1 and count > 0 and asked.stride(0) == 0 and bool((asked[0].diff() > 0).all())
 
 
 def linear_by_task(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

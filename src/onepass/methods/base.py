@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from onepass.encoder.batch import Batch, Layout
+from onepass.encoder.batch import Batch, Layout, on_device
 from onepass.encoder.encoder import Encoder
 from onepass.methods.asked import Asked, linear_by_task
 from onepass.methods.stacked import TaskModules
@@ -33,10 +33,10 @@ class TokenStates:
     def take(self, asks: NDArray[np.int64], places: NDArray[np.int64]) -> Tensor:
         """The states of tokens, each given by an ask and its place in that ask's text: (P, H)"""
         device = self.states.device
-        found = self.states[torch.from_numpy(self.starts[asks] + places).to(device, non_blocking=True)]
+        found = self.states[on_device(self.starts[asks] + places, device)]
         if self.scale is None or self.shift is None:
             return found
-        own = torch.from_numpy(asks).to(device, non_blocking=True)
+        own = on_device(asks, device)
         return (1 + self.scale[own]) * found + self.shift[own]
 
 
@@ -269,8 +269,7 @@ def first_tokens(x: Tensor, layout: Layout) -> Tensor:
 def mean_tokens(x: Tensor, layout: Layout) -> Tensor:
     """The mean state of each text: (T, H) -> (B, H)"""
     sums = x.new_zeros(len(layout), x.shape[-1]).index_add(0, layout.rows, x)
-    lengths = torch.tensor(layout.lengths, dtype=x.dtype)
-    return sums / lengths.to(x.device, non_blocking=True).unsqueeze(-1)
+    return sums / on_device(np.asarray(layout.lengths), x.device).to(x.dtype).unsqueeze(-1)
 
 
 def shared_tokens(states: Tensor, layout: Layout, num_asked: int) -> TokenStates:

@@ -21,7 +21,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from onepass.encoder.batch import Batch, Layout
+from onepass.encoder.attention import attend_across, reads_packed
+from onepass.encoder.batch import Batch, Layout, on_device
 from onepass.encoder.encoder import Encoder
 from onepass.errors import ConfigError
 from onepass.methods.asked import Asked, linear_by_task
@@ -209,7 +210,7 @@ class Readers(Method):
             return self.read(text, layout, Asked(torch.from_numpy(wanted), asks.device))
         once, column = np.unique(wanted[0], return_inverse=True)  # all texts ask the same
         vectors = self.read(text, layout, Asked(torch.from_numpy(once).expand(len(layout), -1), asks.device))
-        return vectors[:, torch.from_numpy(column).to(vectors.device, non_blocking=True)]
+        return vectors[:, on_device(column, vectors.device)]
 
     def read(self, text: Sequence[tuple[Tensor, Tensor]], layout: Layout, asks: Asked) -> Tensor:
         """The readers' mean states (B, K, H), before the poolers."""
@@ -233,7 +234,7 @@ class Readers(Method):
         turned = flat.new_zeros(len(flat), 2 * flat.shape[-1])
         for task, own in zip(asks.tasks.tolist(), asks.asks, strict=True):
             if (film := self.own(task).film) is not None:
-                numbers = torch.from_numpy(own).to(flat.device, non_blocking=True)
+                numbers = on_device(own, flat.device)
                 turned = turned.index_copy(0, numbers, film(flat[numbers]).to(turned.dtype))
         shared = shared_tokens(states, layout, vectors.shape[1])
         shared.scale, shared.shift = turned.chunk(2, -1)
@@ -256,6 +257,8 @@ def read(own: tuple[Tensor, Tensor, Tensor], key: Tensor, value: Tensor, layout:
 
     `own`: the readers' queries, keys and values, each (B, K, n, heads, d); `key`, `value`: the text's, (T, heads, d).
     """
+    if not torch.is_grad_enabled() and dropout == 0.0 and reads_packed(own[0]):
+        return read_packed(own, key, value, layout)
     parts = []
     for group, text_key, text_value in zip(layout.groups, layout.pad(key), layout.pad(value), strict=True):
         query, own_key, own_value = (part[group.rows].movedim(-2, 1) for part in own)  # (G, heads, K, n, d)
@@ -278,3 +281,15 @@ def read(own: tuple[Tensor, Tensor, Tensor], key: Tensor, value: Tensor, layout:
         got = from_text.unflatten(2, (num_tasks, num_tokens)) + from_own
         parts.append(got.movedim(1, -2))  # (G, K, n, heads, d)
     return torch.cat(parts).index_select(0, layout.places)
+
+
+def read_packed(own: tuple[Tensor, Tensor, Tensor], key: Tensor, value: Tensor, layout: Layout) -> Tensor:
+    """The same by a kernel that reads the packed text: what a reader got from it is joined with what it gets from its
+    task's own readers, as one softmax over all would."""
+    query, own_key, own_value = own  # (B, K, n, heads, d)
+    from_text, sums = attend_across(query.flatten(1, 2), key, value, layout)
+    from_text, sums = from_text.view(query.shape), sums.view(query.shape[:-1])
+    on_own = (query.unsqueeze(3) * own_key.unsqueeze(2)).sum(-1)  # (B, K, n, n, heads)
+    scores = torch.cat([sums.unsqueeze(3), on_own.float() * query.shape[-1] ** -0.5], 3)
+    weights = scores.softmax(3).to(query.dtype).unsqueeze(-1)  # (B, K, n, 1 + n, heads, 1)
+    return weights[:, :, :, 0] * from_text + (weights[:, :, :, 1:] * own_value.unsqueeze(2)).sum(3)

@@ -16,6 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from onepass.encoder.batch import on_device
+
 Found = TypeVar("Found")
 Numbers = NDArray[np.int64]
 
@@ -41,7 +43,7 @@ class Stack:
         places = self.places[tasks]
         if (np.diff(places) == 1).all():
             return self.tensor[int(places[0]) : int(places[-1]) + 1]
-        return self.tensor[torch.from_numpy(places).to(self.tensor.device, non_blocking=True)]
+        return self.tensor[on_device(places, self.tensor.device)]
 
 
 class TaskModules(nn.ModuleList):
