@@ -1,5 +1,7 @@
 # make demo     set up, then train and ask a model of six tasks
 # make test     set up, then every check and test
+# make fuzz     10,000 made-up requests for each of the server's endpoints (half an hour and more)
+# make offline  the tests of the server where there is no network at all (Linux)
 # make check    ruff and mypy only        make bench   the measurements        make clean   back to a fresh clone
 #
 # Needs Python 3.11 or newer, a shell and make. Everything goes into .venv, from requirements.lock.
@@ -16,7 +18,7 @@ TORCH_INDEX ?=
 WORKERS ?= 2
 
 .DELETE_ON_ERROR:
-.PHONY: browser demo test check bench clean
+.PHONY: browser demo test check fuzz offline bench clean
 
 demo: $(INSTALLED)
 	@$(BIN)/onepass demo
@@ -37,6 +39,21 @@ browser:
 	(test "$$(id -u)" = 0 && apt-get install -y -qq chromium >/dev/null 2>&1) || \
 	sudo -n apt-get install -y -qq chromium >/dev/null 2>&1; } || \
 	echo "Chromium could not be installed here: the tests of the page in a browser are skipped."
+
+# schemathesis and what it needs stay beside the environment: it is a pytest plugin, and slows every other run.
+FUZZ := $(VENV)/fuzz
+CASES ?= 10000
+# Some endpoints only: make fuzz ONLY="predict or classify"
+ONLY ?= schemathesis or bytes
+fuzz: $(INSTALLED) $(FUZZ)/.installed
+	@ONEPASS_FUZZ_CASES=$(CASES) PYTHONPATH=$(FUZZ) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m slow -k "$(ONLY)" tests/server/test_fuzz.py
+
+$(FUZZ)/.installed: requirements-fuzz.lock $(INSTALLED)
+	@$(PIP) install --no-deps --upgrade --target $(FUZZ) -r requirements-fuzz.lock
+	@touch $@
+
+offline: $(INSTALLED)
+	@OMP_NUM_THREADS=1 unshare -rn sh -c 'ip link set lo up && exec $(BIN)/python -m pytest tests/server tests/test_deploy.py'
 
 bench: $(INSTALLED)
 	@for script in benchmarks/*.sh; do \

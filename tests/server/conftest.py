@@ -23,6 +23,8 @@ import pytest
 import onepass
 
 SOURCE = str(Path(onepass.__file__).parents[1])
+AUDIT = str(Path(__file__).parent / "audit")
+PATIENT_S = 200.0  # for what must happen, on however busy a machine
 
 
 class Running:
@@ -40,12 +42,14 @@ class Running:
         self.process = subprocess.Popen(
             command,
             stderr=log.open("wb"),
-            env=os.environ | {"PYTHONPATH": SOURCE, "OMP_NUM_THREADS": "1"} | environment,
+            env=os.environ
+            | {"PYTHONPATH": f"{AUDIT}:{SOURCE}", "OMP_NUM_THREADS": "1", "ONEPASS_AUDIT": f"{log}.audit"}
+            | environment,
         )
         self.port = 0
         self.key = ""
 
-    def wait(self, seconds: float = 60) -> Running:
+    def wait(self, seconds: float = PATIENT_S) -> Running:
         """Until it is ready."""
         self.until(lambda: self._serving(), seconds)
         self.until(self.is_ready, seconds)
@@ -57,7 +61,7 @@ class Running:
         self.port = int(found[1]) if found else 0
         return bool(found)
 
-    def until(self, happens: Callable[[], Any], seconds: float = 30) -> None:
+    def until(self, happens: Callable[[], Any], seconds: float = PATIENT_S) -> None:
         end = time.monotonic() + seconds
         while not happens():
             assert time.monotonic() < end, f"it did not happen: {self.log.read_text()[-2000:]}"
@@ -72,9 +76,8 @@ class Running:
         path: str,
         body: bytes | None = None,
         headers: dict[str, str] | None = None,
-        timeout: float = 60,
     ) -> tuple[int, bytes, dict[str, str]]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENT_S)
         with contextlib.closing(connection):
             key = {"X-API-Key": self.key} if self.key else {}
             connection.request(method, path, body, key | (headers or {}))
@@ -101,6 +104,11 @@ class Running:
     def workers(self) -> list[psutil.Process]:
         return [child for child in psutil.Process(self.process.pid).children() if "worker" in " ".join(child.cmdline())]
 
+    def audited(self, *events: str) -> list[list[Any]]:
+        """What the server and its workers and changers opened (`open`) or called (`connect`, `lookup`), and which."""
+        lines = Path(f"{self.log}.audit").read_text().splitlines()
+        return [found for found in map(json.loads, lines) if found[0] in events]
+
     def raw(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), timeout=30)
 
@@ -108,7 +116,9 @@ class Running:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
-            return self.process.wait(30)
+            code = self.process.wait(PATIENT_S)
+            assert not self.audited("connect", "lookup"), "nothing is fetched from a network"
+            return code
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise
@@ -122,7 +132,7 @@ def live(served: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run
     """A server whose tasks may be changed, with a folder of its own; tests may leave it with other tasks."""
     place = tmp_path_factory.mktemp("live")
     folder = Path(shutil.copytree(served, place / "model"))
-    running = Running(folder, place / "log", {"spare": True}, {"ONEPASS_ADMIN_KEY": ADMIN_KEY}).wait()
+    running = Running(folder, place / "log", {"spare": True, "change_nice": 0}, {"ONEPASS_ADMIN_KEY": ADMIN_KEY}).wait()
     running.key = ADMIN_KEY
     yield running
     assert running.stop() == 0

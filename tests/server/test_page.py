@@ -16,6 +16,7 @@ pytestmark = pytest.mark.skipif(
     reason="There is no Chromium here (apt-get install chromium): the page is not tested in a browser.",
 )
 PHONE = {"width": 375, "height": 740}
+PATIENT_S = 200
 
 
 @pytest.fixture(scope="module")
@@ -51,12 +52,44 @@ def test_a_text_is_labelled_by_keyboard_and_filtered(page: Any) -> None:
     topic, same = (page.locator("#answers article").filter(has_text=name) for name in ("topic", "same"))
     sync_api.expect(topic).to_have_count(1)
     assert page.locator("article:has-text('topic') .bar").count() == 2
-    sync_api.expect(page.locator("#cost")).to_contain_text("passes, one a task, would have taken about")
+    sync_api.expect(page.locator("#cost")).to_contain_text("2 tasks in one pass. A pass for each")
+    assert page.locator("#cost .time").count() == 2 and page.locator("#offered").is_hidden()
     page.locator("#second").fill("senate vote")
     page.get_by_role("button", name="Label it").click()
     sync_api.expect(same).to_have_count(1)
     page.locator("#filter").fill("sport")
     assert page.locator("#answers article:visible").count() == 1
+
+
+def test_the_tasks_are_shown_before_anything_is_asked_and_an_example_asks(page: Any) -> None:
+    sync_api.expect(page.locator("#offered article")).to_have_count(3)
+    sync_api.expect(page.locator("#offered article").filter(has_text="topic")).to_contain_text("politics")
+    page.locator("#filter").fill("tone")
+    assert page.locator("#offered article:visible").count() == 1
+    page.locator("#filter").fill("")
+    page.locator("#examples button").first.click()
+    sync_api.expect(page.locator("#answers article").first).to_be_visible()
+    assert page.locator("#text").input_value() and page.locator("#examples").is_hidden()
+
+
+def test_thresholds_and_abstentions_are_shown(page: Any) -> None:
+    unsure = {"label": None, "score": 0.6, "scores": {"a": 0.6, "b": 0.4}, "threshold": 0.8, "version": 1}
+    several = {"label": ["x"], "score": 0.7, "scores": {"x": 0.7, "y": 0.2}, "threshold": {"x": 0.5, "y": 0.3}}
+    tasks = {
+        "unsure": unsure | {"abstained": True, "reason": "below 0.8"},
+        "several": several | {"abstained": False, "version": 3},
+    }
+    answer = {"times": {"queue_ms": 0, "run_ms": 5}, "results": [{"tasks": tasks, "truncated": True, "tokens": 9}]}
+    page.route("**/predict", lambda route: route.fulfill(json=answer))
+    page.locator("#text").fill("goal")
+    page.locator("#text").press("Control+Enter")
+    card = page.locator("article.abstained")
+    sync_api.expect(card).to_contain_text("abstained: below 0.8")
+    sync_api.expect(card.locator(".label")).to_contain_text("no answer")
+    assert card.locator(".threshold").count() == 2 and page.locator("#legend").is_visible()
+    marks = page.locator("article:has-text('several') .threshold")
+    assert marks.evaluate_all("all => all.map((mark) => mark.style.getPropertyValue('--at'))") == ["0.5", "0.3"]
+    sync_api.expect(page.locator("#cost")).to_contain_text("The text was cut")
 
 
 def test_markup_in_a_text_or_a_label_stays_text(page: Any) -> None:
@@ -99,7 +132,7 @@ def test_a_task_is_taught_and_tried(page: Any, live: Any) -> None:
     page.locator("#rows").fill("\n".join(lines))
     sync_api.expect(page.locator("#counted")).to_have_text("12 examples: glad 6, sad 6")
     page.get_by_role("button", name="Teach it").click()
-    page.locator("#try-taught").click(timeout=90_000)
+    page.locator("#try-taught").click(timeout=1000 * PATIENT_S)
     page.locator("#text").fill("good match")
     page.locator("#text").press("Control+Enter")
     sync_api.expect(page.locator("#answers article:visible h2")).to_contain_text(["feeling"])

@@ -1,6 +1,7 @@
 """Versions of a model folder that are kept and taken back."""
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,14 @@ def test_a_version_comes_back_as_it_was(folder: Path) -> None:
     assert not (folder / "tasks" / "tone").exists()
     with pytest.raises(ConfigError, match="Unknown revision"):
         restore(folder, "0" * 16)
+
+
+def test_a_version_may_be_kept_by_several_at_once(folder: Path) -> None:
+    for _ in range(5):
+        shutil.rmtree(place_of(folder), ignore_errors=True)
+        with ThreadPoolExecutor(8) as threads:
+            assert {found.result() for found in [threads.submit(keep, folder) for _ in range(8)]} == {kept(folder)[0]}
+        assert [entry.name for entry in place_of(folder).iterdir()] == kept(folder)
 
 
 def test_only_some_versions_are_kept(folder: Path) -> None:

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from onepass.bench import faults
+from onepass.bench import faults, hostile
 from onepass.bench.changed import changes
 from onepass.bench.check import Check
 from onepass.bench.inside import InProcess
@@ -30,7 +30,7 @@ WORDS = (
     "the council voted late on a new budget for roads schools and the harbour while people asked why it took so long",
     "team wins final after extra time doctors warn of flu season market falls as rates rise artist opens gallery",
 )
-ALONE = ("inside", "drain")  # checks with servers of their own
+ALONE = ("inside", "drain", "canaries")  # checks with servers of their own
 
 
 class Bench:
@@ -66,6 +66,8 @@ class Bench:
             "disconnects": partial(faults.disconnects, self),
             "slow": partial(faults.slow_sockets, self),
             "poison": partial(faults.poison, self),
+            "hostile": partial(hostile.hostile, self),
+            "flood": partial(faults.flood, self),
             "budget": self.budget,
             "changes": partial(changes, self),
             "kills": partial(faults.kills, self),
@@ -77,11 +79,18 @@ class Bench:
 
     def run(self, only: list[str] | None = None) -> Iterator[Check]:
         """Run the checks, one after the other."""
-        with self.server() as server:
-            for name, check in self.checks().items():
-                if only is None or name in only or (name == "capacity" and not self.capacity):
-                    yield asyncio.run(self._one(check, server))
-        for name, alone in (("inside", self.compare), ("drain", partial(faults.drain, self))):
+        shared = {name: check for name, check in self.checks().items() if only is None or name in only}
+        if not self.capacity and (shared or only is None):
+            shared = {"capacity": self.find_capacity, **shared}
+        with self.server() if shared else contextlib.nullcontext() as server:
+            for check in shared.values():
+                assert server is not None
+                yield asyncio.run(self._one(check, server))
+        for name, alone in (
+            ("inside", self.compare),
+            ("drain", partial(faults.drain, self)),
+            ("canaries", partial(hostile.canaries, self)),
+        ):
             if only is None or name in only:
                 yield asyncio.run(alone())
 

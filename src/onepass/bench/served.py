@@ -26,12 +26,14 @@ KEY, ADMIN, POOR = "bench", "bench-admin", "bench-poor"
 class Server:
     """A server process under test, on a copy of the model folder."""
 
-    def __init__(self, folder: Path, place: Path, threads: int, **options: Any):
-        self.place, self.folder = place, Path(shutil.copytree(folder, place / "model"))
+    def __init__(
+        self, folder: Path, place: Path, threads: int, quiet: bool = True, name: str = "model", **options: Any
+    ):
+        self.place, self.folder = place, Path(shutil.copytree(folder, place / name))
         (place / "keys").write_text(f"bench {hash_of(KEY).hex()}\npoor {hash_of(POOR).hex()} 200\n")
         flags = {"port": 0, "keys": place / "keys", "threads": threads, "max-requests-per-key": 10_000} | options
         self.log = place / "log"
-        command = [sys.executable, "-m", "onepass", "serve", str(self.folder), "--quiet"]
+        command = [sys.executable, "-m", "onepass", "serve", str(self.folder), "--quiet" if quiet else "--no-quiet"]
         environment = os.environ | {"ONEPASS_ADMIN_KEY": ADMIN, "ONEPASS_SERVER_FAULTS": "1"}
         self.process = subprocess.Popen(
             [*command, *(str(word) for name, value in flags.items() for word in (f"--{name}", value))],

@@ -19,12 +19,13 @@ from onepass.server.archive import KINDS, pack, unpack
 from onepass.server.body import parse_json, read_body, read_json
 from onepass.server.changes import Changes, Job, scratch
 from onepass.server.replies import Refused, invalid, reply
-from onepass.server.schemas import ERRORS, JOB, LEARN, VERSIONS
+from onepass.server.schemas import ERRORS, JOB, LEARN, LEARN_OPTIONS, ROLLBACK, VERSIONS, body_schema
 from onepass.server.service import Service
 from onepass.server.versions import kept
 from onepass.tasks import NAME
 
 RESPONSES: dict[int | str, dict[str, Any]] = {200: JOB, 202: JOB, **ERRORS}
+ROWS = ("application/json", "text/csv")
 LEARNED_KEYS = ("rows", "kind", "labels", "metric", "options")
 
 
@@ -50,7 +51,7 @@ def add_admin_routes(app: FastAPI, service: Service, changes: Changes) -> None:
         "/tasks/{name}",
         responses=RESPONSES,
         tags=["tasks"],
-        openapi_extra={"requestBody": {"required": True, "content": LEARN}},
+        openapi_extra={"requestBody": {"required": True, "content": LEARN}, "parameters": LEARN_OPTIONS},
     )
     async def put_task(request: Request, name: str) -> Response:
         """Teach a task from labelled rows (JSON or csv), or install one from an archive; follow it at /jobs/NUMBER."""
@@ -65,16 +66,12 @@ def add_admin_routes(app: FastAPI, service: Service, changes: Changes) -> None:
                     raise Refused(422, "bad_archive", str(error)) from None
                 job = changes.begin("install", name, place, archived=str(place / "archived"))
             return await told(request, job, wait=True)
-        if kind == "application/json":
-            spec = parse_json(body)
-            rows = rows_of(spec)
-        elif kind == "text/csv":
-            spec = {}
-            rows = csv_rows(body, request.query_params)
-        else:
-            raise Refused(415, "kind", f"Send application/json, text/csv or an archive: {', '.join(KINDS)}.")
+        if kind not in ROWS:
+            raise Refused(415, "kind", f"Send {', '.join(ROWS)} or an archive: {', '.join(KINDS)}.")
         with scratch() as place:
-            job = changes.begin("learn", name, place, **_facts(spec, rows, place))
+            # In a thread: many rows take seconds to read, and other requests go on meanwhile.
+            facts = await asyncio.to_thread(_learned, body, kind, request.query_params, place)
+            job = changes.begin("learn", name, place, **facts)
         return await told(request, job, wait=False)
 
     @app.delete("/tasks/{name}", responses=RESPONSES, tags=["tasks"])
@@ -103,14 +100,17 @@ def add_admin_routes(app: FastAPI, service: Service, changes: Changes) -> None:
         check(request)
         return await told(request, changes.begin("reload"), wait=True)
 
-    @app.post("/rollback", responses=RESPONSES, tags=["tasks"])
+    @app.post("/rollback", responses=RESPONSES, tags=["tasks"], openapi_extra=body_schema(ROLLBACK))
     async def rollback(request: Request) -> Response:
         """Take back an earlier version of the model: the one before, or {"revision": ...}."""
         check(request)
         body = await read_json(request, settings.max_body_bytes, ("revision",))
         revision = body.get("revision")
-        if revision is not None and revision not in await asyncio.to_thread(kept, service.folder):
+        known = await asyncio.to_thread(kept, service.folder)
+        if revision is not None and revision not in known:
             raise Refused(404, "unknown_revision", "There is no such version. GET /versions lists them.")
+        if revision is None and not set(known) - {service.generation().revision}:
+            raise Refused(409, "refused", "There is no other version to take back.")
         return await told(request, changes.begin("rollback", revision=revision), wait=True)
 
     @app.get("/versions", responses={200: VERSIONS, **ERRORS}, tags=["tasks"])
@@ -163,15 +163,17 @@ def csv_rows(body: bytes, options: Mapping[str, str]) -> list[dict[str, Any]]:
     return [{"text": row[text] or "", "label": row[label]} for row in rows]
 
 
-def _facts(spec: Mapping[str, Any], rows: list[dict[str, Any]], place: Path) -> dict[str, Any]:
+def _learned(body: bytes, kind: str, options: Mapping[str, str], place: Path) -> dict[str, Any]:
     """What the changer needs to learn: the rows as a file, the keys of a task file, options of the training."""
+    spec = parse_json(body) if kind == "application/json" else {}
+    rows = rows_of(spec) if kind == "application/json" else csv_rows(body, options)
     if others := [key for key in spec if key not in LEARNED_KEYS]:
         raise invalid(f"{others[0][:64]!r} is no key. Possible: {', '.join(LEARNED_KEYS)}.")
     path = place / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     columns = ["text", "second"] if "second" in rows[0] else "text"
     keys = {key: spec[key] for key in ("kind", "labels", "metric") if spec.get(key) is not None}
-    options = spec.get("options") or {}
-    if not isinstance(options, dict):
+    training = spec.get("options") or {}
+    if not isinstance(training, dict):
         raise invalid('options is no object of training options, for example {"epochs": 20}.')
-    return {"keys": {"train": str(path), "text": columns, "label": "label", **keys}, "options": options}
+    return {"keys": {"train": str(path), "text": columns, "label": "label", **keys}, "options": training}

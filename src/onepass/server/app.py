@@ -28,6 +28,7 @@ from onepass.server.settings import is_loopback
 
 log = logging.getLogger("onepass.server.access")
 LEFT = 499  # the status of requests whose client did not wait
+GUESSING_S = 0.5  # that an answer to a wrong key waits: a connection that guesses or floods gets two a second
 PAGE = Path(__file__).parent / "page"
 FILES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 HEADERS = [
@@ -44,7 +45,7 @@ HEADERS = [
 def create_app(service: Service) -> ASGIApp:
     """The application around a service."""
     app = FastAPI(
-        title="onepass", version=__version__, docs_url=None, redoc_url=None, openapi_url="/openapi.json",
+        title="onepass", version=__version__, docs_url=None, redoc_url=None, openapi_url=None,
         description="Labels texts for many tasks in one forward pass.",
     )  # fmt: skip
 
@@ -115,10 +116,13 @@ def create_app(service: Service) -> ASGIApp:
     add_compatible_routes(app, service)
     if service.admin_keys:
         add_admin_routes(app, service, service.changes)
-    for name, path in (("index.html", "/"), ("docs.html", "/docs")):
-        app.get(path, include_in_schema=False)(_file(name))
-    for file in sorted(PAGE.iterdir()):
-        app.get(f"/page/{file.name}", include_in_schema=False)(_file(file.name))
+    for path, name in [
+        ("/", "index.html"),
+        ("/docs", "docs.html"),
+        *((f"/page/{f.name}", f.name) for f in PAGE.iterdir()),
+    ]:
+        app.get(path, include_in_schema=False)(_fixed((PAGE / name).read_bytes(), FILES[Path(name).suffix]))
+    app.get("/openapi.json", include_in_schema=False)(_fixed(json.dumps(app.openapi()).encode(), "application/json"))
     return Guard(app, service)
 
 
@@ -137,9 +141,11 @@ def predicted(service: Service, answered: Answered) -> bytes:
     return start + b', "times": ' + json.dumps(times).encode() + b', "results": [' + b", ".join(parts) + b"]}"
 
 
-def _file(name: str) -> Callable[[], Awaitable[Response]]:
+def _fixed(content: bytes, kind: str) -> Callable[[], Awaitable[Response]]:
+    """A route that always answers the same; made once, since those who need no key may ask for it often."""
+
     async def send() -> Response:
-        return Response((PAGE / name).read_bytes(), media_type=FILES[Path(name).suffix])
+        return Response(content, media_type=kind)
 
     return send
 
@@ -208,6 +214,8 @@ async def _plain(request: Request, error: Exception) -> Response:
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
+    if error.status == 401:
+        await asyncio.sleep(GUESSING_S)
     return reply(error.body(), error.status, error.headers())
 
 

@@ -82,8 +82,8 @@ CHANGES: dict[str, Callable[[Path, dict[str, Any]], str]] = {
 
 def main() -> None:
     logging.getLogger("onepass").addHandler(logging.NullHandler())
-    os.nice(10)  # those who ask come first
     job = json.load(sys.stdin)
+    os.nice(job["nice"])  # those who ask come first
     try:
         result = {"proof": CHANGES[job["change"]](Path(job["folder"]), job)}
     except (OnepassError, KeyError, TypeError, ValueError) as error:

@@ -139,7 +139,8 @@ class Changes:
         )
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         try:
-            spec = {"change": job.change, "name": job.name, "folder": str(self.folder.resolve()), **facts}
+            nice, folder = self.pool.settings.change_nice, str(self.folder.resolve())
+            spec = {"change": job.change, "name": job.name, "folder": folder, "nice": nice, **facts}
             process.stdin.write(json.dumps(spec).encode())
             process.stdin.close()
             output, _ = await asyncio.gather(process.stdout.read(), self._follow(job, process.stderr))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -61,6 +62,7 @@ class Metrics:
         gauge("onepass_queue_tokens", "Tokens that wait.", lambda: batcher.waiting)
         gauge("onepass_tokens_per_second", "Speed of one worker lately.", lambda: batcher.rate)
         gauge("onepass_ready", "1 if /readyz says so.", lambda: pool.ready)
+        gauge("onepass_coroutines", "What the server has under way.", lambda: len(asyncio.all_tasks()))
         gauge("onepass_worker_restarts", "Workers that were replaced.", lambda: pool.restarts)
         gauge(
             "onepass_workers",

@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 TICK_S, PROBE_S, FRESH_S = 0.1, 1.0, 5.0
 SLOWER = 10  # times the measured speed, before a batch counts as hung
 RETIRED = "a newer version took over"
+STALLED_S = 1.0  # between two looks at the workers, after which the server itself stood still
 BACK_OFF_S = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 
@@ -176,6 +177,8 @@ class Pool:
         self._not_before = 0.0
         self._closed = False
         self._seen, self._tries, self._next_try = "", 0, 0.0
+        self._judge_after = 0.0
+        """No worker is found silent before this: the server did not listen"""
         self.draining = False
         """Whether the server was told to end"""
         self.adopted: Callable[[], None] = lambda: None
@@ -322,9 +325,13 @@ class Pool:
 
     async def watch(self) -> None:
         """Look after the workers until the server ends."""
-        ticks = 0
+        ticks, before = 0, time.monotonic()
         while True:
-            self._look(time.monotonic())
+            now = time.monotonic()
+            if now - before > STALLED_S:  # stopped, starved or busy: what the workers said meanwhile is still unread
+                self._judge_after = now + self.settings.silent_s
+            before = now
+            self._look(now)
             if self.settings.watch and ticks % 10 == 0 and self.current is not None:
                 self._look_at_folder()
             ticks += 1
@@ -334,7 +341,8 @@ class Pool:
         self.batcher.sweep()
         generations = list(self.batcher.generations)
         for worker in [*self.starting, *(worker for generation in generations for worker in generation.workers)]:
-            if trouble := worker.trouble(now, self.settings, self.batcher.rate):
+            trouble = worker.trouble(now, self.settings, self.batcher.rate) if now >= self._judge_after else None
+            if trouble:
                 log.warning("worker %d is replaced: %s", worker.number, trouble)
                 worker.kill(trouble)
             elif worker.ready and not worker.batches and now - worker.forward > PROBE_S:

@@ -191,6 +191,20 @@ LEARN: Schema = {
     "text/csv": {"schema": STRING},
     "application/zip": {"schema": {"type": "string", "format": "binary"}},
 }
+LEARN_OPTIONS = [
+    {"name": name, "in": "query", "required": False, "schema": schema, "description": text}
+    for name, schema, text in (
+        ("text", STRING, "The csv's column of texts, if not text."),
+        ("label", STRING, "The csv's column of labels, if not label."),
+        ("wait", {"enum": ["0", "1"]}, "1: answer when the change is over."),
+    )
+]
+ROLLBACK = _object(
+    {"revision": {"type": ["string", "null"], "description": "One of GET /versions; by default the one before."}},
+    [],
+    additionalProperties=False,
+    example={},
+)
 JOB = _json(
     _object(
         {

@@ -5,9 +5,9 @@ A kept version shares its files with the folder (hard links): nothing is copied,
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
+import secrets
 import shutil
 from pathlib import Path
 
@@ -38,15 +38,17 @@ def keep(folder: Path) -> str:
     if target.is_dir():
         os.utime(target)
         return revision
-    draft = target.with_name(f".{revision}.{os.getpid()}")
+    draft = target.with_name(f".{revision}.{secrets.token_hex(4)}")  # two may keep the same version at once
     try:
-        shutil.rmtree(draft, ignore_errors=True)
         for name in [*verify(folder), MANIFEST]:
             _share(folder / name, draft / name)
         if revision_of(draft) != revision:
             raise Unstable(f"{folder} was replaced while it was kept.")
-        with contextlib.suppress(FileExistsError):
+        try:
             draft.rename(target)
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):  # somebody else has kept it meanwhile
+                raise
     except OSError as error:
         raise FolderError(f"{place_of(folder)} cannot be written: {error.strerror}.") from error
     finally:

@@ -1,7 +1,7 @@
 // The page: tabs, and what each of them does.
 
 import { call, patiently, Problem } from "/page/api.js";
-import { card, filter, make, percent, shown } from "/page/answers.js";
+import { card, cost, filter, make, offer, percent, shown } from "/page/answers.js";
 import { line, parse } from "/page/csv.js";
 
 const $ = (id) => document.getElementById(id);
@@ -73,15 +73,22 @@ async function refresh() {
   $("second-box").hidden = !tasks.some((task) => task.texts === 2);
   $("cannot-teach").hidden = info.admin;
   $("teach-form").hidden = !info.admin;
+  $("offered").replaceChildren(...tasks.map(offer));
+  filter($("offered").children, $("filter").value);
 }
 
 // --- try -----------------------------------------------------------------------------------------------------------
 
-function cost(times, count) {
-  const apart = count * times.run_ms * (info.one_task_ms / info.pass_ms);
-  const ms = (value) => `${value < 10 ? value.toFixed(1) : value.toFixed(0)} ms`;
-  return `${count} ${count === 1 ? "task" : "tasks"} in one pass: ${ms(times.run_ms)}, after ${ms(times.queue_ms)} in the queue.` +
-    (count > 1 ? ` ${count} passes, one a task, would have taken about ${ms(apart)}.` : "");
+const EXAMPLES = [
+  "Late goal sends City to the final",
+  "Nobody answers the phone, again!",
+  "Council approves the new bridge",
+];
+
+for (const text of EXAMPLES) {
+  const button = make("button", { type: "button", className: "link", textContent: text });
+  button.addEventListener("click", () => { $("text").value = text; $("try-form").requestSubmit(); });
+  $("examples").append(button);
 }
 
 onSubmit($("try-form"), async () => {
@@ -93,11 +100,18 @@ onSubmit($("try-form"), async () => {
   const fault = answer.results.find((result) => result.error);
   if (fault) throw new Problem(500, fault.error.message);
   $("answers").replaceChildren(...Object.entries(found).map(([name, item]) => card(name, item)));
-  filter($("answers").children, $("filter").value);
-  const cut = answer.results.some((result) => result.truncated) ? " The text was cut: it is longer than the model reads." : "";
-  $("cost").textContent = cost(answer.times, Object.keys(found).length) + cut;
+  $("offered").hidden = $("examples").hidden = true;
+  $("legend").hidden = !$("answers").querySelector(".threshold");
+  const cut = answer.results.some((result) => result.truncated);
+  $("cost").replaceChildren(...cost(answer.times, Object.keys(found).length, info), ...(cut ? [make("p", { className: "cut", textContent: "The text was cut: it is longer than the model reads." })] : []));
+  $("cost").hidden = false;
+  filterAll();
 });
-$("filter").addEventListener("input", () => filter($("answers").children, $("filter").value));
+
+function filterAll() {
+  for (const place of ["answers", "offered"]) filter($(place).children, $("filter").value);
+}
+$("filter").addEventListener("input", filterAll);
 
 // --- compare -------------------------------------------------------------------------------------------------------
 
@@ -225,7 +239,7 @@ onSubmit($("teach-form"), async () => {
       job = await call(`/jobs/${job.number}`, { useKey });
     }
     if (job.state === "failed") throw new Problem(409, job.message);
-    $("teach-state").textContent = `“${name}” is served after ${job.seconds.toFixed(0)} s. ${job.message}`;
+    $("teach-state").replaceChildren(make("strong", { textContent: `“${name}” is learned and served, after ${job.seconds.toFixed(0)} s.` }), make("small", { textContent: job.message }));
     taught = name;
     $("try-taught").hidden = false;
     await refresh();
