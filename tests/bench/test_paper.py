@@ -8,7 +8,17 @@ from typer.testing import CliRunner
 
 from onepass.analysis.cost import untrained_model
 from onepass.bench.accuracy import Run
-from onepass.bench.paper import Table, beside, figures_of, is_of_a_task, make_run, read_table, repeat, with_means
+from onepass.bench.paper import (
+    Table,
+    beside,
+    figures_of,
+    is_of_a_task,
+    make_run,
+    order_of,
+    read_table,
+    repeat,
+    with_means,
+)
 from onepass.bench.transfer import TransferRun
 from onepass.cli.app import app
 from onepass.encoder.loading import load_encoder
@@ -40,6 +50,15 @@ def test_every_configuration_names_methods_and_options_that_there_are(path: Path
         loaded, tokenizer = load_encoder(str(encoder), max_length=32)
         untrained_model(row.choice.name, loaded, tokenizer, 2, row.choice.options)
     assert f"configs/papers/{path.name}" in path.read_text()  # it says how it is run
+
+
+def test_every_seed_has_one_of_the_prefix_papers_eight_orders() -> None:
+    table = read_table(next(path for path in CONFIGS if path.stem == "prefix-figure2"))
+    sources = ["mnli", "qnli", "qqp", "sst2", "yelp", "record", "winogrande"]
+    orders = [order_of(table, sources, seed) for seed in range(9)]
+    assert len(set(orders)) == 8 and orders[8] == orders[0]
+    assert all(sorted(order) == sorted(sources) for order in orders)
+    assert order_of(table, ["mnli", "qqp", "sst2"], 3) == ("qqp", "mnli", "sst2")
 
 
 def test_there_is_a_configuration_for_each_of_the_four_papers() -> None:

@@ -47,6 +47,8 @@ def test_sources_are_removed_and_both_choices_reported(suite: Path) -> None:
 
 
 def test_sources_come_one_by_one_against_training_all_anew(suite: Path) -> None:
-    run = TransferRun(str(suite), "prefix", 0, SMALL, new=("topic",), protocol="one_by_one", rows=8)
+    run = TransferRun(
+        str(suite), "prefix", 0, SMALL, new=("topic",), protocol="one_by_one", rows=8, order=("same", "tone")
+    )
     ways = [cell["way"] for cell in run_transfer(run)["cells"]]
     assert ways == ["prefix-1", "multitask-1", "prefix-2", "multitask-2"]

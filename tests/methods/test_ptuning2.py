@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -84,6 +85,18 @@ def test_prefixes_start_small(make_model: MakeModel) -> None:
     prefix = make_model("ptuning2", prefix_length=30).method.tasks[0].prefix
     assert 0.018 < prefix.std() < 0.022
     assert abs(prefix.mean()) < 0.002
+
+
+def test_prefixes_can_start_as_what_layers_make_of_common_tokens(make_model: MakeModel) -> None:
+    model = make_model("ptuning2", num_tasks=0, prefixes="token", prefix_length=1)
+    method, encoder = model.method, model.method.encoder
+    examples = type("Rows", (), {"ids": np.array([2, 7, 7, 7, 3])})  # [CLS] w3 w3 w3 [SEP]: only one can be drawn
+    method.add_task(model.tokenizer, examples)
+    x = encoder.embedding_norm(encoder.word_table.weight[7])
+    for layer, prefix in zip(encoder.layers, method.tasks[0].prefix, strict=True):
+        _, key, value = (layer.qkv.weight @ x + layer.qkv.bias).unflatten(0, (3, 4, 8))
+        torch.testing.assert_close(prefix[0, 0], key)
+        torch.testing.assert_close(prefix[1, 0], value)
 
 
 def test_dropout_falls_on_the_prefix_in_training_only(make_model: MakeModel, texts: list[str]) -> None:

@@ -195,7 +195,15 @@ def huffpost(lay):
     rows = []
     for category in (*CATEGORIES, "CRIME", "WORLD NEWS"):
         name = category.title()
-        rows += [{"category": category, "headline": f"{name} story {n}", "date": "2017-03-04"} for n in range(400)]
+        rows += [
+            {
+                "category": category,
+                "headline": f"{name} story {n}",
+                "short_description": f"More {n}.",
+                "date": "2017-03-04",
+            }
+            for n in range(400)
+        ]
     rows += [{"category": "CRIME", "headline": "travel  STORY 1", "date": "2017-03-04"}]
     rows += [{"category": "TRAVEL", "headline": " ", "date": "2017-03-04"}]
     rows += [{"category": "TRAVEL", "headline": "Too late", "date": "2018-06-01"}]
@@ -215,6 +223,7 @@ def test_no_headline_of_nhc_is_trained_on_in_one_task_and_tested_in_another(huff
             own = {row["headline"] for row in found if row["label"] == "yes"}
             assert all(text.lower().startswith(name.partition("_")[0]) for text in own)
             texts |= {row["headline"].casefold() for row in found}
+            assert {row["short_description"].partition(" ")[0] for row in found} <= {"More", ""}
     assert not sides["train"] & sides["test"]
     assert "too late" not in sides["train"] | sides["test"]
 

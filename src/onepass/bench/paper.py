@@ -9,6 +9,7 @@ and recipe (`published`) are used only when asked for: they are for the paper's 
     published: {encoder: ..., train: {...}, target_train: {...}, seeds: 5}
     groups: {small: [rte, mrpc]}   # means over some tasks, where the suite has them
     new: [scitail]                 # the tasks that come later; suites without them take a quarter of their own
+    orders: [[mnli, qqp], ...]     # one_by_one: the order of the sources for each seed, where the suite has them
     rows:
     - {name: MT-DNN, method: mtdnn, paper: {average: 86.0}}
     - {name: ..., method: {name: mtop, prompts: single}, train: {sampler: annealed}, paper: {average: 87.4}}
@@ -74,6 +75,7 @@ class Table:
     published: dict[str, Any] = field(default_factory=dict)
     groups: dict[str, list[str]] = field(default_factory=dict)
     new: tuple[str, ...] = ()
+    orders: tuple[Sequence[str], ...] = ()
     note: str = ""
 
 
@@ -95,7 +97,8 @@ def read_table(path: str | Path) -> Table:
         raise ConfigError(f"{path}: {listed(faults)}")
     for row in rows:
         row |= {key: tuple(row[key]) for key in ("without", "ways") if key in row}
-    table = Table(**{**given, "new": tuple(given.get("new", ()))}, rows=tuple(Row(**row) for row in rows))
+    lists = {key: tuple(given.get(key, ())) for key in ("new", "orders")}
+    table = Table(**{**given, **lists}, rows=tuple(Row(**row) for row in rows))
     if faults := table_faults(table):
         raise ConfigError(f"{path}: {listed(faults)}")
     return table
@@ -180,8 +183,10 @@ def make_run(
     tasks = list(read_suite(Run(suite, row.method_text, seed, own)).tasks)
     if table.protocol != "train":
         target = table.published.get("target_train", {}) if as_published else {}
+        new = new_tasks_of(tasks, list(table.new))
         return TransferRun(
-            suite, row.method_text, seed, own, new=new_tasks_of(tasks, list(table.new)), protocol=table.protocol,
+            suite, row.method_text, seed, own, new=new, protocol=table.protocol,
+            order=order_of(table, [name for name in tasks if name not in new], seed),
             ways=tuple(json.dumps(way) for way in row.ways), base=row.base,
             target_train=tuple(f"{key}={json.dumps(value)}" for key, value in target.items()),
         )  # fmt: skip
@@ -192,6 +197,18 @@ def make_run(
     if not kept:
         raise ConfigError(f"{suite}: nothing is left without {', '.join(left_out)}. Use a suite with more tasks.")
     return Run(suite, row.method_text, seed, own, kept)
+
+
+def order_of(table: Table, sources: Sequence[str], seed: int) -> tuple[str, ...]:
+    """The paper's order of the sources for a seed, as far as the suite has them; none where it has others.
+
+    >>> table = Table("", "", (), orders=(["mnli", "qqp", "sst2"], ["sst2", "qqp", "mnli"]))
+    >>> order_of(table, ["mnli", "sst2"], 1), order_of(table, ["mnli", "cola"], 1)
+    (('sst2', 'mnli'), ())
+    """
+    wanted = table.orders[seed % len(table.orders)] if table.orders else ()
+    found = tuple(name for name in wanted if name in sources)
+    return found if len(found) == len(sources) else ()
 
 
 def figures_of(table: Table, line: dict[str, Any], common: Sequence[str]) -> Figures:

@@ -42,11 +42,13 @@ class TransferRun(Run):
     """Training options for the new tasks alone, key=value"""
     rows: int = 0
     """one_by_one: rows that each round may read; 0: those of the smallest source"""
+    order: tuple[str, ...] = ()
+    """one_by_one: the order in which the sources come; by default another for each seed"""
 
     @property
     def key(self) -> str:
         extra = [self.protocol, sorted(self.new), self.ways, self.base, self.target_train, self.rows]
-        return json.dumps([*json.loads(super().key), *extra])
+        return json.dumps([*json.loads(super().key), *extra, *([self.order] if self.order else [])])
 
 
 def new_tasks_of(suite_tasks: list[str], wanted: list[str]) -> tuple[str, ...]:
@@ -137,7 +139,9 @@ def _one_by_one(
 
     model = _untrained(file)
     sets = read_sets(file, model.tokenizer)
-    order = np.random.default_rng(run.seed).permutation(len(sets))  # another order for each seed
+    names = [item.task.name for item in sets]
+    order = [names.index(name) for name in run.order]
+    order = order or np.random.default_rng(run.seed).permutation(len(sets)).tolist()
     targets = [read_new_task(tasks[name], model) for name in run.new]
 
     def new_model(sources: str) -> Model:

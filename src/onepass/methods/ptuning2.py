@@ -8,11 +8,14 @@ reparameterising network, dropout on it, [CLS] read through a pooler. The defaul
   (arXiv:2305.13499) removes that too.
 - With `frozen` the released code freezes the pooler as well, which for some encoders is a random one. Ours learns.
 - MTOP starts prompts "from random common tokens", but keys and values are no embeddings: they start as N(0, 0.02), as
-  in the released code of P-Tuning v2.
+  in the released code of P-Tuning v2. `prefixes: token` starts each layer's as what the layer itself makes of the
+  embeddings of common tokens of the task's texts.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +28,11 @@ from onepass.errors import ConfigError
 from onepass.methods.asked import Asked
 from onepass.methods.base import Method, Pooler, Stage, States, TokenStates, first_tokens, pool_by_task, starts_of
 from onepass.methods.folding import once_per_ask
+from onepass.methods.prompts import token_prompts
+
+if TYPE_CHECKING:
+    from onepass.data.examples import Examples
+    from onepass.encoder.tokenizer import Tokenizer
 
 
 class PrefixTask(nn.Module):
@@ -52,6 +60,7 @@ class PTuning2(Method):
         encoder: Encoder,
         *,
         prefix_length: int = 2,
+        prefixes: Literal["random", "token"] = "random",
         prefix_dropout: float = 0.1,
         pooler: Literal["shared", "task"] = "shared",
         frozen: bool = False,
@@ -60,12 +69,23 @@ class PTuning2(Method):
         if not 0 <= prefix_dropout < 1:
             raise ConfigError(f"method 'ptuning2': prefix_dropout is {prefix_dropout}; possible: from 0 to below 1.")
         self.prefix_length = prefix_length
+        self.prefixes_from = prefixes
         self.prefix_dropout = prefix_dropout
         self.frozen = frozen
         self.pooler = Pooler(encoder.width) if pooler == "shared" else None
 
     def new_task(self) -> PrefixTask:
         return PrefixTask(self.encoder.config, self.prefix_length, pooled=self.pooler is None)
+
+    @torch.no_grad()
+    def add_task(self, tokenizer: Tokenizer, examples: Examples | None = None) -> None:
+        task = self.new_task()
+        if self.prefixes_from == "token" and examples is not None:
+            words = token_prompts(self.encoder, tokenizer, examples, self.prefix_length)
+            x = self.encoder.projection(self.encoder.embedding_norm(words))  # (P, H), without positions
+            pairs = [torch.stack(layer.keys_values(x, None)) for layer in self.encoder.layers]  # (2, P, heads, d)
+            task.prefix.copy_(torch.stack(pairs))
+        self.tasks.append(task)
 
     def own(self, task: int) -> PrefixTask:
         return cast(PrefixTask, self.tasks[task])

@@ -24,17 +24,20 @@ SIDES = {"train": 1600, "test": 400}
 
 
 @lru_cache(maxsize=1)  # every task draws from the same
-def headlines(path: Path) -> list[tuple[int, str, str]]:
-    """Every headline once: its hash, its text and its category."""
-    found: dict[int, tuple[str, str]] = {}
+def headlines(path: Path) -> list[tuple[int, Row, str]]:
+    """Every headline once: its hash, its texts and its category."""
+    found: dict[int, tuple[Row, str]] = {}
     for row in json_lines(_row)(path):
         if row["date"] <= LAST_DAY and row["headline"].strip():
-            found.setdefault(text_hash((row["headline"],)), (row["headline"].strip(), row["category"]))
-    return [(key, text, category) for key, (text, category) in sorted(found.items())]
+            texts = {column: row[column].strip() for column in ("headline", "short_description")}
+            found.setdefault(text_hash((row["headline"],)), (texts, row["category"]))
+    return [(key, *found[key]) for key in sorted(found)]
 
 
 def _row(row: Row) -> Row:
-    return {"headline": row["headline"], "category": row["category"], "date": str(row["date"])[:10]}
+    description = str(row.get("short_description") or "")
+    kept = {"headline": row["headline"], "category": row["category"], "date": str(row["date"])[:10]}
+    return kept | {"short_description": description}
 
 
 def is_test(key: int) -> bool:
@@ -49,7 +52,7 @@ def _drawn(category: str, side: str, path: Path) -> Iterator[Row]:
     chance = random.Random(f"{category} {side}")
     own = chance.sample(texts := [text for text, is_one in here if is_one], min(SIDES[side], len(texts)))
     others = chance.sample(texts := [text for text, is_one in here if not is_one], min(len(own), len(texts)))
-    rows = [{"headline": text, "label": "yes"} for text in own] + [{"headline": text, "label": "no"} for text in others]
+    rows = [{**texts, "label": "yes"} for texts in own] + [{**texts, "label": "no"} for texts in others]
     chance.shuffle(rows)
     yield from rows
 
@@ -68,6 +71,7 @@ NHC = Recipe(
     "NHC (MTOP): seven categories of HuffPost headlines until May 2018, one task each: 1,600 headlines of the\n"
     "category and 1,600 others to train, 400 and 400 to test, where the file has as many. No headline is trained\n"
     "on in one task and tested in another. The paper's eighth task, opinion, was not released.\n"
+    "With text: [headline, short_description] the description is read too.\n"
     "Source: News_Category_Dataset, https://www.kaggle.com/datasets/rmisra/news-category-dataset",
     tuple(_set(category) for category in CATEGORIES),
 )
