@@ -223,6 +223,7 @@ def test_pairs_leak_only_as_pairs(tmp_path: Path) -> None:
     [
         (["yes"] * 200 + ["no"] * 100 + ["No"] * 50, "label variants", "'no', 'No'"),
         (["new york"] * 200 + ["new  york"] * 100, "label variants", "'new york', 'new  york'"),
+        (["1"] * 200 + ["1.0"] * 100 + ["0"] * 50, "label variants", "'1', '1.0'"),
         (["yes"] * 200 + ["no"] * 7 + ["so"] * 8, "rare labels", "1 label with fewer than 8 rows in train: no (7)"),
         (["yes"] * 211 + ["no"] * 10, "imbalance", "211 rows in train are 'yes', 10 'no'"),
         ([f"label {i // 2}" for i in range(300)] + ["x"], "rare labels", "151 labels with fewer than 8 rows"),

@@ -274,6 +274,20 @@ def test_where_nothing_can_be_guessed_the_error_shows_what_to_write(tmp_path: Pa
     assert "\ntasks:\n  x:\n    train: x.csv\n    text: " in str(error.value)
 
 
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_few_rows_are_enough_for_columns_that_are_named_text_and_label(tmp_path: Path, rows: int) -> None:
+    path = table(tmp_path / "x.csv", ["text", "label"], [(f"some words {i}", f"very good {i}") for i in range(rows)])
+    assert only(loaded(tmp_path, path)).label == "label"
+
+
+def test_a_first_line_that_is_a_row_is_remarked_on(tmp_path: Path) -> None:
+    path = labelled(tmp_path / "x.csv", columns=["Late goal wins it", "no"])
+    remark = "# The first line of x.csv looks like a row. It must name the columns: put `text,label` above it."
+    assert remark in guess_task_file([path])
+    assert remark not in guess_task_file([labelled(path, columns=["Late goal", "no"])])  # a column `spam` may say spam
+    assert remark not in guess_task_file([labelled(path, columns=["Late goal wins it", "label"])])
+
+
 def test_a_file_without_a_task_beside_others_is_mentioned(tmp_path: Path) -> None:
     good = labelled(tmp_path / "a.csv")
     bad = table(tmp_path / "b.csv", ["id", "price"], [(i, i * 7 % 11) for i in range(30)])

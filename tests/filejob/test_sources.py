@@ -65,6 +65,12 @@ def test_a_quoted_field_may_have_lines(tmp_path):
     assert [(row.line, row.values["text"]) for row in read(path)] == [(2, "a\r\nb"), (4, 'c "d"')]
 
 
+def test_a_csv_may_have_semicolons(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_bytes(b"\xef\xbb\xbfid;text\r\n1;one, two\r\n")
+    assert [row.values for row in read(path)] == [{"id": "1", "text": "one, two"}]
+
+
 def test_old_line_ends_are_read(tmp_path):
     path = tmp_path / "in.csv"
     path.write_bytes(b"id,text\r1,one\r2,two\r")

@@ -4,6 +4,7 @@ Each file is read once, row by row, however many tasks read it. Of a row two 64-
 bytes in all. Nothing stops at the first fault: a file that cannot be read is one finding among the others.
 """
 
+import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
@@ -312,7 +313,7 @@ def _check_labels(task: Task, train: _Split) -> Iterator[Finding]:
         variants.setdefault(_folded(label), []).append(label)
     for labels in variants.values():
         if len(labels) > 1:
-            found = f"has labels that differ only in case or space: {enumerated(map(repr, labels))}"
+            found = f"has labels that differ only in case, space or digits: {enumerated(map(repr, labels))}"
             yield train.warning("label variants", found, "They are learned as different labels: choose one spelling.")
     if absent := [label for label in task.labels if label not in counts]:
         found = f"has {numbered(len(absent), 'label')} without a row in train: {enumerated(absent)}"
@@ -382,4 +383,10 @@ def _counts(task: Task, splits: dict[str, _Split]) -> Counts:
 
 
 def _folded(label: str) -> str:
-    return "".join(label.casefold().split())
+    """The same for labels that were probably meant to be one: 'No' and 'no', '1' and '1.0'."""
+    folded = "".join(label.casefold().split())
+    try:
+        number = float(folded)
+    except ValueError:
+        return folded
+    return repr(number) if math.isfinite(number) else folded

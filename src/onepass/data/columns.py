@@ -16,6 +16,7 @@ SAMPLE = 2000  # rows looked at, spread over the first READ rows: many files are
 READ = 200_000
 FEW_NUMBERS = 20  # different whole numbers that may still be labels
 FEW_VALUES = 200  # different values of any sort that may still be labels
+LONGEST_LABEL = 60  # characters on average
 SEPARATORS = "|;,"
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d.*|\d{1,2}[./]\d{1,2}[./]\d{2,4}.*")
@@ -42,6 +43,11 @@ class Column:
     def words(self) -> list[str]:
         """The words of the name: 'reviewText_2' has 'review', 'text' and '2'."""
         return [word.casefold() for word in re.findall(r"[A-Z]*[a-z]+|[A-Z]+|\d+|[^\W\da-zA-Z_]+", self.name)]
+
+    @property
+    def is_named_like_text(self) -> bool:
+        """Whether the name looks like a text rather than like a name."""
+        return len(self.name.split()) > 3
 
     @cached_property
     def filled(self) -> list[str]:
@@ -122,7 +128,7 @@ class Column:
         """Whether the values are few, short, and repeat enough to be labels: twice at least on average."""
         if self.numbers and (self.distinct > FEW_NUMBERS or not all(number.is_integer() for number in self.numbers)):
             return False
-        return 2 <= self.distinct <= min(FEW_VALUES, len(self.filled) / 2) and self.mean_length <= 60
+        return 2 <= self.distinct <= min(FEW_VALUES, len(self.filled) / 2) and self.mean_length <= LONGEST_LABEL
 
     def same_as(self, other: "Column") -> bool:
         """Whether the two say the same in other words, as a label's number and its name do."""

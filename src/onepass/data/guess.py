@@ -74,6 +74,7 @@ def guess_task_file(
             task = _name(source, guess, name, alone=len(found) == 1, only=len(sources) == 1, taken=taken)
             lines += writer.task(task, source, guess, first=not taken)
             taken.add(task)
+        lines += _without_header(source, found)
         lines += [f"    # {note}" for note in source.notes + _left_over(source, found)]
     lines += [
         "",
@@ -268,6 +269,14 @@ def _not_usable(columns: list[Column], guess: Guess) -> str:
     if guess.kind == "classification" and not found.counts.keys() & guess.label.counts.keys():
         return f"its labels are others, {counted(dict(found.counts.most_common()), 3)}"
     return ""
+
+
+def _without_header(source: Source, found: list[Guess]) -> list[str]:
+    """A warning where the names of the columns look like one more row."""
+    if not any(guess.label.name in guess.label.counts and guess.text[0].is_named_like_text for guess in found):
+        return []
+    file = short(source.files["train"].name)
+    return [f"    # The first line of {file} looks like a row. It must name the columns: put `text,label` above it."]
 
 
 def _left_over(source: Source, found: list[Guess]) -> list[str]:

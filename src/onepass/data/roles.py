@@ -2,7 +2,7 @@
 
 import re
 
-from onepass.data.columns import FEW_NUMBERS, Column
+from onepass.data.columns import FEW_NUMBERS, LONGEST_LABEL, Column
 from onepass.data.findings import short
 from onepass.data.guesses import Guess
 from onepass.data.shapes import guess_shape
@@ -87,6 +87,8 @@ def _labels(columns: list[Column]) -> list[tuple[Column, str]]:
 
 
 def _named_as_label(column: Column) -> bool:
+    if is_general(column) and column.mean_length <= LONGEST_LABEL:
+        return True  # in a file of three rows each label may stand once and have two words
     if column.is_text and not is_several(column):
         return False
     return column.plain in LABEL_NAMES or column.words[:1] in (["is"], ["has"]) or column.words[-1:] == ["label"]

@@ -7,6 +7,7 @@ import codecs
 import csv
 import json
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from onepass.errors import DataError
 MAX_LINE = 2**24  # characters of a line or a field; bounds memory when a quote is never closed
 
 _ESCAPED_BYTE = re.compile("[\udc80-\udcff]")  # what surrogateescape makes of a byte that is not UTF-8
+_QUOTED = re.compile('"[^"]*"')
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 Row = tuple[int, int, Mapping[str, Any]]  # number, line, values
@@ -29,17 +31,24 @@ def csv_names(path: Path) -> list[str]:
 def csv_chunks(path: Path, columns: Sequence[str] | None, size: int, faults: RowFaults) -> Iterator[Chunk]:
     reader = _csv_reader(path)
     header, names = _header(path, reader)
-    if columns is not None and len(names) == 1 and names[0] not in columns and re.search("[,;|\t]", names[0]):
-        raise DataError(f"{path} has one column, {names[0]!r}. A .csv file needs commas between columns, a .tsv tabs.")
     columns = wanted(path, columns, names)
     yield from chunked(_csv_rows(reader, header, columns, faults), columns, size)
+
+
+def separator(path: Path) -> str:
+    """What stands between columns: a comma, in a .tsv file a tab; another where the header has only that.
+
+    Spreadsheets of many countries write semicolons into their .csv files.
+    """
+    usual = "\t,;|" if path.suffix.lower() == ".tsv" else ",;\t|"
+    header = _QUOTED.sub("", next((line for line in read_lines(path) if line.strip()), ""))
+    return next((found for found in usual if found in header), usual[0])
 
 
 def _csv_reader(path: Path) -> Any:
     # The limit is one for the whole process, so it is only ever raised.
     csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE))
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
-    return csv.reader(read_lines(path), delimiter=delimiter, strict=True)
+    return csv.reader(read_lines(path), delimiter=separator(path), strict=True)
 
 
 def _header(path: Path, reader: Any) -> tuple[list[str], list[str]]:
@@ -261,4 +270,5 @@ def _nul_advice(path: Path) -> str:
 
 
 def _convert(path: Path, encoding: str) -> str:
-    return f"Convert it: iconv -f {encoding} -t UTF-8 {path.name} > utf8-{path.name}"
+    new = path.with_name(f"utf8-{path.name}")
+    return f"Convert it: iconv -f {encoding} -t UTF-8 {shlex.quote(str(path))} > {shlex.quote(str(new))}"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from onepass.data.files import FORMATS, column_names, format_of
-from onepass.data.text import MAX_LINE
+from onepass.data.text import MAX_LINE, separator
 from onepass.errors import DataError
 from onepass.filejob.lines import Lines, TooLong
 from onepass.filejob.records import Position, Record, Reject, Row, Source, shown, unwritable
@@ -57,7 +57,7 @@ class CsvSource(_LineSource):
     def __init__(self, path: Path):
         column_names(path)  # raises if the header cannot be read
         super().__init__(path)
-        self.delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+        self.delimiter = separator(path)
         # The limit is one for the whole process, so it is only ever raised.
         csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE))
         self.header = [field.strip() for field in next(fields for fields in self._reader() if fields)]
