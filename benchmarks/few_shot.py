@@ -78,7 +78,7 @@ class Rows:
     """A task's rows: those it may learn from, and those it is scored on."""
 
     def __init__(self, suite: str, name: str, tokenizer: Any):
-        from onepass.data.examples import read_examples
+        from onepass.data.reading import read_examples
         from onepass.heads import make_kind
         from onepass.tasks import read_task_file
         from onepass.training.sets import path_of, read_set

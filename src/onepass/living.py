@@ -18,7 +18,7 @@ import numpy as np
 from onepass.atomic import Edit, edit_folder, read_json, write_json
 from onepass.card import model_card
 from onepass.contents import model_files, read_config
-from onepass.data.examples import find_labels
+from onepass.data.reading import find_labels
 from onepass.encoder.batch import Batch
 from onepass.encoder.tokenizer import Tokenizer
 from onepass.errors import ConfigError, DataError, FolderError, listed, unknown

@@ -50,6 +50,13 @@ def test_info_can_be_read(run, model):
     assert "bert, 2 layers, 16 wide" in result.stdout and "1 for all 3 tasks" in result.stdout
 
 
+def test_info_breaks_no_word_in_eighty_columns(run, model, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = run("info", model).stdout
+    assert [word for word in ("classification", "validation", "calibration", "politics") if word not in shown] == []
+    assert "threshold" not in shown and "version" not in shown  # no task has one, all have the first
+
+
 def test_info_about_something_else_is_a_clear_error(run, tmp_path):
     result = run("info", tmp_path)
     assert (result.exit_code, result.stdout) == (2, "")

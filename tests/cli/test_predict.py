@@ -11,6 +11,9 @@ import time
 import pyarrow.parquet as pq
 import pytest
 
+from onepass.cli.predict import shown
+from onepass.prediction import Prediction
+
 
 def test_a_text_gets_an_answer_for_every_task_on_single_texts(run, model):
     result = run("predict", model, "late goal wins the match", "--json")
@@ -34,6 +37,18 @@ def test_answers_come_in_the_order_of_the_texts(run, model):
 def test_without_json_the_answers_can_be_read(run, model):
     result = run("predict", model, "late goal")
     assert result.stdout.startswith("late goal\n  topic  ") and "%" in result.stdout
+
+
+def test_a_long_text_is_not_shown_whole_and_tasks_that_were_not_asked_are_named(run, model):
+    result = run("predict", model, "goal " * 1000)
+    assert result.stdout.splitlines()[0] == ("goal " * 60)[:297] + "...   (cut: too long)"
+    assert result.stderr == "Not asked, because they read something else than these texts: same. See --pair, --rows.\n"
+    assert run("predict", model, "goal", "--tasks", "topic").stderr == ""
+
+
+def test_several_labels_are_shown_as_words():
+    assert shown(Prediction(["calm", "late"], 0.5)) == "calm, late"
+    assert shown(Prediction([], 0.5)) == "-"
 
 
 def test_pairs_come_in_twos(run, model):

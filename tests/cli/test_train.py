@@ -134,5 +134,16 @@ def test_a_trained_model_is_written_and_replaced_only_by_force(process, run, new
     assert [path.name for path in output.parent.iterdir()] == ["news"]
 
 
+def test_three_rows_are_enough(run, news, tmp_path):
+    (tmp_path / "few.csv").write_text("text,label\nlate goal,sport\nsenate vote,politics\nlate match,sport\n")
+    encoder = next(line for line in news.read_text().splitlines() if line.startswith("encoder:"))
+    (tmp_path / "few.yaml").write_text(f"{encoder}\ntasks:\n  few: {{train: few.csv, text: text, label: label}}\n")
+    result = run("train", tmp_path / "few.yaml", "-o", tmp_path / "out", "max_length=64")
+    assert result.exit_code == 0, result.stderr
+    # What goes by the number of rows is told with them, and not as a nought before.
+    assert "3 training rows of 1 tasks: 20 epochs, batches of 64 rows" in result.stderr
+    assert " epochs=0" not in result.stderr and "batch_size=0" not in result.stderr
+
+
 def seed_of(output: Path) -> int:
     return json.loads((output / "config.json").read_text())["training"]["options"]["seed"]

@@ -75,6 +75,14 @@ def test_no_rows_have_a_fingerprint_too(news: Path, tokenizer):
     assert fingerprint(rows.take(np.arange(0))) != fingerprint(rows)
 
 
+def test_a_file_too_small_for_validation_is_read_and_said(news: Path, tokenizer, caplog: pytest.LogCaptureFixture):
+    (news.parent / "topic.csv").write_text("text,topic\nlate goal,sport\nsenate vote,politics\nlate match,sport\n")
+    topic = read_sets(read_task_file(news, ["tasks.topic.validation=0.1"]), tokenizer)[0]
+    assert (len(topic.train), len(topic.validation)) == (3, 0)
+    assert fingerprint(topic.validation) != fingerprint(topic.train)
+    assert "topic: 3 rows are too few to hold any back for validation: it is not scored" in caplog.text
+
+
 def test_hub_data_needs_its_extra(news: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setitem(sys.modules, "datasets", None)
     monkeypatch.setenv("ONEPASS_CACHE", str(tmp_path))

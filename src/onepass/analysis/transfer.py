@@ -14,7 +14,8 @@ from typing import Literal
 import numpy as np
 import torch
 
-from onepass.data.examples import Examples, read_examples
+from onepass.data.examples import Examples
+from onepass.data.reading import read_examples
 from onepass.errors import ConfigError
 from onepass.heads import make_kind
 from onepass.methods import Stage

@@ -16,7 +16,7 @@ def add(
         list[str] | None,
         typer.Argument(
             help="A task file with the new tasks, and options of the training: epochs=20 start=similar.",
-            metavar="[TASKS.YAML] [KEY=VALUE]...",
+            metavar="TASKS.YAML|KEY=VALUE",
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="The name of one new task, in place of a task file.")] = None,

@@ -96,7 +96,7 @@ def throughput(
 
 def startup(
     folder: Annotated[
-        Path | None, typer.Argument(help="An exported model folder; without it one is made.", metavar="[MODEL]")
+        Path | None, typer.Argument(help="An exported model folder; without it one is made.", metavar="MODEL")
     ] = None,
     runs: Annotated[int, typer.Option(help="Processes of each.", min=1)] = 5,
     json: Json = False,

@@ -43,7 +43,9 @@ def table(*columns: str, numbers: tuple[str, ...] = ()) -> Table:
 
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
     for column in columns:
-        made.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
+        made.add_column(
+            column, justify="right" if column in numbers else "left", overflow="fold", min_width=len(column)
+        )
     return made
 
 

@@ -18,9 +18,7 @@ def evaluate(
     folder: Annotated[str, typer.Argument(help="A model folder, or a hub name.", metavar="MODEL")],
     file: Annotated[
         Path | None,
-        typer.Argument(
-            help="A task file with other data; without it the files of the training.", metavar="[TASKS.YAML]"
-        ),
+        typer.Argument(help="A task file with other data; without it the files of the training.", metavar="TASKS.YAML"),
     ] = None,
     split: Annotated[str, typer.Option(help="Which rows: test or validation.")] = "test",
     submission: Annotated[

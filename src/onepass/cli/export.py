@@ -17,7 +17,7 @@ def export(
         Path | None,
         typer.Argument(
             help="For --int8: a task file whose validation rows to use; without it those of the training.",
-            metavar="[TASKS.YAML]",
+            metavar="TASKS.YAML",
         ),
     ] = None,
     int8: Annotated[

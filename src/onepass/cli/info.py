@@ -9,6 +9,8 @@ import typer
 
 from onepass.cli.console import percent, show, table, write_json
 
+UNTOLD = {"version": "1", "calibration": "-", "threshold": "-"}
+
 
 def info(
     folder: Annotated[Path, typer.Argument(help="A model folder.", metavar="MODEL")],
@@ -21,31 +23,45 @@ def info(
     if json:
         write_json(found)
         return
-    numbers = ("rows", "validation", "weights", "version")
-    made = table("task", "kind", "labels", *numbers, "calibration", "threshold", numbers=numbers)
-    for task in found["tasks"]:
-        score = task["validation"]
-        made.add_row(
-            task["name"],
-            task["kind"],
-            _shortened(task["labels"]) or "a number",
-            f"{task['rows'].get('train', 0):,}",
-            f"{percent(score['score'])} {score['metric']}" if score else "-",
-            f"{task['parameters']:,}",
-            str(task["version"]),
-            _calibration(task["calibration"]),
-            _threshold(task["threshold"], task["thresholds"]),
-        )
-    encoder, passes = found["encoder"], found["passes_per_text"]
+    rows = [_row(task) for task in found["tasks"]]
+    # Eighty columns are narrow: what says the same of every task, and no more than by default, is left out.
+    told = [key for key in rows[0] if any(row[key] != UNTOLD.get(key) for row in rows)]
+    made = table(*told, numbers=("rows", "validation", "weights", "version"))
+    made.columns[told.index("kind")].no_wrap = True
+    for row in rows:
+        made.add_row(*(row[key] for key in told))
+    encoder = found["encoder"]
     show(
         f"encoder  {encoder['family']}, {encoder['layers']} layers, {encoder['width']} wide, "
         f"{encoder['max_length']} tokens, from {encoder['source']}",
         f"method   {_method(found['method'])}",
-        f"passes   {passes} for all {len(found['tasks'])} tasks" if passes == 1 else f"passes   {passes}, one a task",
+        f"passes   {_passes(found['passes_per_text'], len(rows))}",
         *_training_lines(found),
         *_engine_lines(found["engine"]),
         made,
     )
+
+
+def _row(task: dict[str, Any]) -> dict[str, str]:
+    """What is shown of a task, by column."""
+    score = task["validation"]
+    return {
+        "task": task["name"],
+        "kind": task["kind"],
+        "labels": _shortened(task["labels"]) or "a number",
+        "rows": f"{task['rows'].get('train', 0):,}",
+        "validation": f"{percent(score['score'])} {score['metric']}" if score else "-",
+        "weights": f"{task['parameters']:,}",
+        "version": str(task["version"]),
+        "calibration": _calibration(task["calibration"]),
+        "threshold": _threshold(task["threshold"], task["thresholds"]),
+    }
+
+
+def _passes(passes: int, tasks: int) -> str:
+    if passes > 1:
+        return f"{passes}, one a task"
+    return "1 for its task" if tasks == 1 else f"1 for all {tasks} tasks"
 
 
 def _engine_lines(engine: dict[str, Any]) -> list[str]:

@@ -13,9 +13,7 @@ from onepass.errors import ConfigError
 def init(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(
-            help="Data files, or folders of them: csv, tsv, jsonl, json, parquet, arrow.", metavar="[FILE]..."
-        ),
+        typer.Argument(help="Data files, or folders of them: csv, tsv, jsonl, json, parquet, arrow.", metavar="FILE"),
     ] = None,
     recipe: Annotated[
         str | None,

@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from onepass.prediction import Labelled, Prediction, Text
 
 ROWS = 1024  # texts read ahead, sorted by length and labelled together
+LONGEST_SHOWN = 300  # characters of a text; --json has all of them
 
 
 def predict(
     folder: Annotated[str, typer.Argument(help="A model folder, or a hub name.", metavar="MODEL")],
     texts: Annotated[
-        list[str] | None, typer.Argument(help="Texts; - reads them from stdin, one a line.", metavar="[TEXT]...")
+        list[str] | None, typer.Argument(help="Texts; - reads them from stdin, one a line.", metavar="TEXT")
     ] = None,
     tasks: Annotated[
         str | None, typer.Option(help="Only these tasks, with commas between them.", metavar="A,B")
@@ -96,9 +97,13 @@ def predict(
     model = load_fastest(folder)
     names = None if tasks is None else [name.strip() for name in tasks.split(",") if name.strip()]
     if input is None:
+        asked: set[str] = set()
         for labelled in _answers(model, _given(texts or [], pair, rows), names):
+            asked |= labelled.tasks.keys()
             with_them = model.with_versions([labelled])[0] if versions else labelled
             write_json(with_them.to_dict()) if json else typer.echo(block(labelled))
+        if names is None and not json and (left := [task.name for task in model.tasks if task.name not in asked]):
+            say(f"Not asked, because they read something else than these texts: {', '.join(left)}. See --pair, --rows.")
         return
     from onepass.filejob import FileJob, Questions, open_source
 
@@ -208,6 +213,7 @@ def block(labelled: Labelled) -> str:
     """A text and its answers, for reading."""
     given = labelled.text.values() if isinstance(labelled.text, Mapping) else labelled.text
     text = given if isinstance(given, str) else " | ".join(map(str, given))
+    text = text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "..."
     lines = [text + ("   (cut: too long)" if labelled.truncated else "")]
     wide = max(map(len, labelled.tasks))
     for name, answer in labelled.tasks.items():
@@ -219,6 +225,8 @@ def block(labelled: Labelled) -> str:
 
 def shown(answer: Prediction) -> str:
     """An answer in words."""
+    if isinstance(answer.label, list) and answer.spans is None:
+        return ", ".join(map(str, answer.label)) or "-"
     if answer.spans is None or isinstance(answer.label, str):
         return str(answer.label)
     return ", ".join(f"{span.text} ({span.label})" for span in answer.spans) or "-"

@@ -15,7 +15,7 @@ from onepass.errors import ConfigError
 def threshold(
     folder: Annotated[Path, typer.Argument(help="A model folder.", metavar="MODEL")],
     tasks: Annotated[
-        list[str] | None, typer.Argument(help="Tasks; without any, all that can have thresholds.", metavar="[TASK]...")
+        list[str] | None, typer.Argument(help="Tasks; without any, all that can have thresholds.", metavar="TASK")
     ] = None,
     target_precision: Annotated[
         float | None, typer.Option(help="Give answers of which this share is right.", metavar="SHARE")

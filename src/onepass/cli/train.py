@@ -50,7 +50,9 @@ def described(file: TaskFile) -> str:
 
     from onepass.training.options import train_options
 
-    options = {key: value for key, value in asdict(train_options(file.train)).items() if value is not None}
+    settings = asdict(train_options(file.train))
+    # What goes by the number of rows is said when they are read.
+    options = {k: v for k, v in settings.items() if v is not None and (v or k not in ("epochs", "batch_size"))}
     method = ", ".join([file.method.name, *(f"{key}={value}" for key, value in file.method.options.items())])
     names = ", ".join(file.tasks)
     return "\n".join(

@@ -1,33 +1,27 @@
 """Everything about the data of a task file that a user should know before training.
 
-Each file is read once, row by row, however many tasks read it. Of a row two 64-bit hashes and its number are kept, 24
-bytes in all. Nothing stops at the first fault: a file that cannot be read is one finding among the others.
+Each file is read once, row by row, however many tasks read it. Nothing stops at the first fault: a file that cannot be
+read is one finding among the others.
 """
 
 import math
-from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from onepass.data.examples import Reader, Row, text_hash
-from onepass.data.files import RowFaults, column_names, read_chunks
+from onepass.data.files import column_names, read_chunks
 from onepass.data.findings import Counts, Finding, Report, counted, enumerated, numbered, short
+from onepass.data.leakage import leak, leaks_between_tasks
+from onepass.data.reading import Reader
+from onepass.data.seen import MAX_LABELS, SHOWN, SHOWN_FAULTS, BrokenRows, SplitRows
 from onepass.errors import DataError
 from onepass.tasks import Task, TaskFile
 
 FEW_ROWS = 8  # of a label in train
 FEW_VALIDATION_ROWS = 20
 IMBALANCE = 20  # rows of the largest label for one of the smallest
-MAX_LABELS = 10_000  # different labels kept of a split: a column of texts, taken for labels, must not fill the memory
-SHOWN = 5
-SHOWN_FAULTS = 20
-
-Hashes = NDArray[np.uint64]
 
 
 def check_data(file: TaskFile, kinds: Mapping[str, Reader]) -> Report:
@@ -37,14 +31,14 @@ def check_data(file: TaskFile, kinds: Mapping[str, Reader]) -> Report:
     """
     longest = file.train.get("max_length", 128)
     max_characters = 16 * longest if isinstance(longest, int) else 2048  # what the tokenizer looks at
-    splits: dict[str, list[_Split]] = {name: [] for name in file.tasks}
-    by_path: dict[Path, list[_Split]] = {}
+    splits: dict[str, list[SplitRows]] = {name: [] for name in file.tasks}
+    by_path: dict[Path, list[SplitRows]] = {}
     findings: list[Finding] = []
     for task in file.tasks.values():
         for name in ("train", "validation", "test"):
             source = getattr(task, name)
             if isinstance(source, Path):
-                split = _Split(task, name, source, kinds[task.name], max_characters)
+                split = SplitRows(task, name, source, kinds[task.name], max_characters)
                 splits[task.name].append(split)
                 by_path.setdefault(source, []).append(split)
             elif isinstance(source, str):
@@ -57,121 +51,13 @@ def check_data(file: TaskFile, kinds: Mapping[str, Reader]) -> Report:
         own = {split.name: split for split in splits[task.name]}
         findings += _check_task(task, own)
         tasks[task.name] = _counts(task, own)
-    findings += _leaks_between_tasks(splits)
+    findings += leaks_between_tasks(splits)
     order = {name: place for place, name in enumerate(file.tasks)}
     findings.sort(key=lambda finding: (finding.severity, order[finding.task]))
     return Report(str(file.path), tasks, findings)
 
 
-class _Rows:
-    """How many rows there are of a sort, and the first of them."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.first: list[int] = []
-
-    def add(self, row: int) -> None:
-        self.count += 1
-        if len(self.first) < SHOWN:
-            self.first.append(row)
-
-
-class _Broken(RowFaults):
-    """Rows that cannot be used, by what is wrong with them."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.sorts: dict[str, _Rows] = {}
-
-    def add(self, row: int, what: str, line: int | None = None) -> None:
-        self.count += 1
-        what = what.rstrip(".")
-        if what not in self.sorts and len(self.sorts) >= SHOWN_FAULTS:
-            what = "has faults of other sorts"
-        self.sorts.setdefault(what, _Rows()).add(row)
-
-    def findings(self, task: str, sort: str, start: str = "") -> Iterator[Finding]:
-        for what, rows in self.sorts.items():
-            advice = "Correct or remove " + ("the row." if rows.count == 1 else f"these {rows.count:,} rows.")
-            file = str(self.path)
-            yield Finding("fault", task, sort, f"{start}{what}", advice, file, tuple(rows.first), rows.count)
-
-
-class _Split:
-    """What is kept of the rows of one task in one file."""
-
-    def __init__(self, task: Task, name: str, path: Path, kind: Reader, max_characters: int) -> None:
-        self.task = task
-        self.name = name
-        self.path = path
-        self.kind = kind
-        self.max_characters = max_characters * kind.windows.most
-        self.complete = True  # False: a fault kept the file from being read to its end
-        self.without_label = 0
-        self.blank = _Rows()
-        self.long = _Rows()
-        self.broken = _Broken(path)
-        self.labels: dict[str, _Rows] = {}
-        self.answer = ""  # of the first row
-        self._hashes, self._answers, self._rows = array("Q"), array("Q"), array("Q")
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def add(self, number: int, row: Row) -> None:
-        task, kind = self.task, self.kind
-        try:
-            if kind.blank(task, row):
-                self.without_label += 1
-                return
-            item = kind.item(task, row)
-            if item is None or item.blank:
-                self.blank.add(number)
-                return
-            # Which labels are possible is known when all files are read; until then a row's own are.
-            named = tuple(sorted(set(kind.labels_in(task, row))))
-            target = kind.target(row, task, named)
-        except ValueError as error:
-            self.broken.add(number, str(error))
-            return
-        answer = kind.said(task, row, target)
-        self.answer = self.answer or answer
-        for label in named:
-            if label in self.labels or len(self.labels) < MAX_LABELS:
-                self.labels.setdefault(label, _Rows()).add(number)
-        if any(len(text) > self.max_characters for text in item.texts):
-            self.long.add(number)
-        self._hashes.append(text_hash(item.texts))
-        self._answers.append(hash(answer) % 2**64)
-        self._rows.append(number)
-
-    def freeze(self) -> None:
-        """Makes arrays of what was gathered, when the last row is read."""
-        self.hashes: Hashes = np.array(self._hashes, np.uint64)  # (N,)
-        self.answers: Hashes = np.array(self._answers, np.uint64)  # (N,) equal for equal labels or numbers
-        self.rows: Hashes = np.array(self._rows, np.uint64)  # (N,)
-        self._hashes, self._answers, self._rows = array("Q"), array("Q"), array("Q")
-
-    def finding(
-        self,
-        severity: Literal["fault", "warning"],
-        sort: str,
-        found: str,
-        advice: str,
-        rows: Iterable[int] = (),
-        count: int = 0,
-    ) -> Finding:
-        return Finding(severity, self.task.name, sort, found, advice, str(self.path), tuple(map(int, rows)), count)
-
-    def warning(self, sort: str, found: str, advice: str, rows: Hashes | _Rows | None = None) -> Finding:
-        if rows is None:
-            return self.finding("warning", sort, found, advice)
-        if isinstance(rows, _Rows):
-            return self.finding("warning", sort, found, advice, rows.first, rows.count)
-        return self.finding("warning", sort, found, advice, np.sort(rows)[:SHOWN], len(rows))
-
-
-def _read(path: Path, splits: list[_Split]) -> list[Finding]:
+def _read(path: Path, splits: list[SplitRows]) -> list[Finding]:
     """Reads a file once for all the tasks that use it; what is wrong with the file itself is told once."""
     findings = []
     try:
@@ -193,7 +79,7 @@ def _read(path: Path, splits: list[_Split]) -> list[Finding]:
     task = splits[0].task.name
     others = dict.fromkeys(split.task.name for split in splits if split.task.name != task)
     also = f"(and {enumerated(others)}) " if others else ""
-    broken = _Broken(path)
+    broken = BrokenRows(path)
     columns = dict.fromkeys(column for split in useful for column in split.kind.columns(split.task))
     try:
         for chunk in read_chunks(path, list(columns), faults=broken) if useful else ():
@@ -211,7 +97,7 @@ def _read(path: Path, splits: list[_Split]) -> list[Finding]:
     return findings
 
 
-def _check_task(task: Task, splits: dict[str, _Split]) -> Iterator[Finding]:
+def _check_task(task: Task, splits: dict[str, SplitRows]) -> Iterator[Finding]:
     train = splits.get("train")
     labels = task.labels
     if not labels and train is not None and train.complete and len(train.labels) < MAX_LABELS:
@@ -225,10 +111,10 @@ def _check_task(task: Task, splits: dict[str, _Split]) -> Iterator[Finding]:
         yield from _check_validation(task, train, splits.get("validation"))
     for name in ("validation", "test"):
         if name in splits:
-            yield from _leak(train, splits[name])
+            yield from leak(train, splits[name])
 
 
-def _check_validation(task: Task, train: _Split, validation: _Split | None) -> Iterator[Finding]:
+def _check_validation(task: Task, train: SplitRows, validation: SplitRows | None) -> Iterator[Finding]:
     jumpy = "Scores will jump from run to run: "
     if isinstance(task.validation, float):
         rows = round(task.validation * len(train))
@@ -245,7 +131,7 @@ def _check_validation(task: Task, train: _Split, validation: _Split | None) -> I
             yield validation.warning("label not in validation", found + counted(unseen, SHOWN), advice)
 
 
-def _check_rows(split: _Split, labels: tuple[str, ...]) -> Iterator[Finding]:
+def _check_rows(split: SplitRows, labels: tuple[str, ...]) -> Iterator[Finding]:
     """What is wrong with single rows, and which texts stand there twice."""
     task = split.task
     yield from split.broken.findings(task.name, "bad row")
@@ -280,7 +166,7 @@ def _check_rows(split: _Split, labels: tuple[str, ...]) -> Iterator[Finding]:
         yield split.warning("conflicts", found, "Decide on one label for each, or remove them.", rows)
 
 
-def _unknown_labels(split: _Split, labels: tuple[str, ...]) -> Iterator[Finding]:
+def _unknown_labels(split: SplitRows, labels: tuple[str, ...]) -> Iterator[Finding]:
     known = set(labels)
     unknown = [label for label in split.labels if label not in known]
     advice = f"Labels: {enumerated(labels, 20)}."
@@ -297,7 +183,7 @@ def _unknown_labels(split: _Split, labels: tuple[str, ...]) -> Iterator[Finding]
         yield split.finding("fault", "unknown label", found, advice, rest[0].first, count)
 
 
-def _check_labels(task: Task, train: _Split) -> Iterator[Finding]:
+def _check_labels(task: Task, train: SplitRows) -> Iterator[Finding]:
     """What the labels of the training rows say about the task."""
     counts = {label: rows.count for label, rows in train.labels.items()}
     if len(np.unique(train.answers)) == 1:
@@ -328,52 +214,7 @@ def _check_labels(task: Task, train: _Split) -> Iterator[Finding]:
             yield train.warning("imbalance", found, "Add rows of the small labels; look at macro_f1, not accuracy.")
 
 
-def _leak(train: _Split, other: _Split) -> Iterator[Finding]:
-    """Texts of a task's own training data in its validation or test data."""
-    if train.path == other.path:
-        advice = f"Its scores will mean nothing. Give another file, or leave {other.name} out."
-        yield other.warning("leakage", f"has the same file as train and as {other.name}", advice)
-        return
-    known = np.isin(other.hashes, train.hashes)
-    if not known.any():
-        return
-    # A hash of text and answer together; the factor is odd, so no bit of the answer is lost.
-    one, two = (split.hashes ^ (split.answers * np.uint64(0x9E3779B97F4A7C15)) for split in (other, train))
-    changed = int((known & ~np.isin(one, two)).sum())
-    found = f"has {int(known.sum()):,} of {numbered(len(other), 'row')} of {other.name} in train too"
-    if changed:
-        found += f", {changed:,} of them with another label"
-    yield other.warning("leakage", found, "Scores will be too good: remove them from train.", other.rows[known])
-
-
-def _leaks_between_tasks(splits: Mapping[str, list[_Split]]) -> Iterator[Finding]:
-    """Texts of one task's test data in the training data of other tasks: the shared encoder has learned from them."""
-    trains = [split for own in splits.values() for split in own if split.name == "train"]
-    if len(trains) < 2:
-        return
-    texts = [np.unique(split.hashes) for split in trains]
-    hashes = np.concatenate(texts)
-    owners = np.repeat(np.arange(len(trains)), [len(part) for part in texts])
-    order = np.argsort(hashes, kind="stable")
-    hashes, owners = hashes[order], owners[order]
-    for name, own in splits.items():
-        for test in (split for split in own if split.name == "test"):
-            trained = [part for split, part in zip(trains, texts, strict=True) if split.task.name == name]
-            foreign = np.setdiff1d(test.hashes, trained[0] if trained else np.zeros(0, np.uint64))
-            start, end = np.searchsorted(hashes, foreign, "left"), np.searchsorted(hashes, foreign, "right")
-            leaked = foreign[end > start]
-            if not len(leaked):
-                continue
-            places = np.concatenate([np.arange(a, b) for a, b in zip(start, end, strict=True) if b > a])
-            found = np.bincount(owners[places], minlength=len(trains))
-            tasks = {split.task.name: int(n) for split, n in zip(trains, found, strict=True) if n}
-            rows = test.rows[np.isin(test.hashes, leaked)]
-            message = f"has {numbered(len(rows), 'row')} of test in the train of other tasks: {counted(tasks, SHOWN)}"
-            advice = "The shared encoder has learned from these texts: remove them there."
-            yield test.warning("leakage between tasks", message, advice, rows)
-
-
-def _counts(task: Task, splits: dict[str, _Split]) -> Counts:
+def _counts(task: Task, splits: dict[str, SplitRows]) -> Counts:
     counts = Counts(task.kind, validation_share=task.validation if isinstance(task.validation, float) else None)
     for name, split in splits.items():
         counts.rows[name] = len(split)

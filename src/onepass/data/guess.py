@@ -7,41 +7,19 @@ Only a sample of a file's rows is looked at. Nothing is settled here: the user r
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-from onepass.data.columns import Column, sample_columns
-from onepass.data.files import FORMATS
 from onepass.data.findings import counted, enumerated, short
 from onepass.data.guesses import Guess
 from onepass.data.roles import guess_roles, is_general
-from onepass.errors import DataError, listed
+from onepass.data.sources import Source, find_files, find_sources, not_usable, with_shared_tests
+from onepass.errors import DataError
 from onepass.tasks import spelling
 
-SPLITS = {
-    **dict.fromkeys(("train", "training"), "train"),
-    **dict.fromkeys(("validation", "valid", "val", "dev"), "validation"),
-    **dict.fromkeys(("test", "testing"), "test"),
-}
-_WORDS = "|".join(SPLITS)
-_SPLIT_LAST = re.compile(rf"(?:(?P<name>.+)[-_. ])?(?P<split>{_WORDS})(?:-\d+-of-\d+)?", re.IGNORECASE)
-_SPLIT_FIRST = re.compile(rf"(?P<split>{_WORDS})[-_. ](?P<name>.+)", re.IGNORECASE)
 _PLAIN = re.compile(r"(?!(?:null|true|false|yes|no|on|off|n|y)$)[a-z_./][a-z0-9_./-]*", re.IGNORECASE)
-
-
-@dataclass(eq=False)
-class Source:
-    """The files of one task, or of one wide table, by split, and the columns of each."""
-
-    name: str
-    files: dict[str, Path] = field(default_factory=dict)
-    columns: dict[str, list[Column]] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-    def move(self, split: str, to: str) -> None:
-        self.files[to], self.columns[to] = self.files.pop(split), self.columns.pop(split)
 
 
 def guess_task_file(
@@ -58,7 +36,7 @@ def guess_task_file(
     kinds: the kinds that can be written, with their classes, whose `metrics` are offered.
     """
     folder = Path(base) if base is not None else Path.cwd()
-    sources = _with_shared_tests(_sources(_files(paths)))
+    sources = with_shared_tests(find_sources(find_files(paths)))
     guesses = [guess_roles(source.columns["train"]) for source in sources]
     if not any(guesses):
         raise DataError(_by_hand(sources, folder))
@@ -81,93 +59,6 @@ def guess_task_file(
         "# train: {epochs: 5, max_length: 128, seed: 0}  # for example; the defaults go by the number of rows",
     ]
     return "\n".join(lines) + "\n"
-
-
-# ---- which files belong together
-
-
-def _files(paths: Sequence[str | Path]) -> list[Path]:
-    files: list[Path] = []
-    for path in map(Path, paths):
-        if path.is_dir():
-            inside = sorted([*path.glob("*"), *path.glob("*/*")])
-            found = [file for file in inside if file.suffix.lower() in FORMATS and file.is_file()]
-            if not found:
-                raise DataError(f"There is no data file in {path}. Files can be {', '.join(FORMATS)}.")
-            files += found
-        else:
-            files.append(path)
-    if not files:
-        raise DataError(f"No data file was given. Files can be {', '.join(FORMATS)}.")
-    return list(dict.fromkeys(files))
-
-
-def _sources(files: list[Path]) -> list[Source]:
-    """The files, with those that are splits of one another joined, and a sample of each."""
-    sources: dict[tuple[str, Path], Source] = {}
-    faults = []
-    for path in files:
-        name, split, folder = _parted(path, files)
-        source = sources.setdefault((name.casefold(), folder), Source(name))
-        if split in source.files and split:
-            source.notes.append(f"{short(path.name)} was left out: {short(source.files[split].name)} is its {split}.")
-            continue
-        if split in source.files:  # x.csv and x.jsonl
-            source = sources[path.name, folder] = Source(name)
-        source.files[split] = path
-        try:
-            source.columns[split] = sample_columns(path)
-        except DataError as error:
-            faults.append(str(error))
-    if faults:
-        raise DataError(listed(faults))
-    return list(sources.values())
-
-
-def _parted(path: Path, files: list[Path]) -> tuple[str, str, Path]:
-    """The name of what the file holds, its split or '', and the folder in which its other splits lie.
-
-    x-train.csv, train_x.csv, x/train.csv and train/x.csv are all the split 'train' of 'x'.
-    """
-    folder = path.absolute().parent
-    if match := _SPLIT_LAST.fullmatch(path.stem):
-        return match["name"] or folder.name or "task", SPLITS[match["split"].casefold()], folder
-    if match := _SPLIT_FIRST.fullmatch(path.stem):
-        # Beside test.csv, train_partial.csv is no file of a task 'partial'.
-        bare = any(file.absolute().parent == folder and file.stem.casefold() in SPLITS for file in files)
-        return folder.name if bare else match["name"], SPLITS[match["split"].casefold()], folder
-    if folder.name.casefold() in SPLITS:
-        return path.stem, SPLITS[folder.name.casefold()], folder.parent
-    return path.stem, "", folder
-
-
-def _with_shared_tests(sources: list[Source]) -> list[Source]:
-    """Gives each task a file to train on, and test files that are wide tables to the tasks they hold labels for."""
-    for source in sources:
-        if "" in source.files and "train" not in source.files:  # politics.csv beside politics-test.csv
-            source.move("", "train")
-    trained = [source for source in sources if "train" in source.files]
-    for source in sources:
-        if source in trained:
-            continue
-        readers = [other for other in trained if _reads(other, source)]
-        for other in readers:
-            other.files = {**source.files, **other.files}
-            other.columns = {**source.columns, **other.columns}
-        if not readers:
-            split = next(split for split in ("validation", "test") if split in source.files)
-            source.move(split, "train")
-            source.notes.append(f"No file for train was given; the one for {split} takes its place.")
-    return [source for source in sources if "train" in source.files]
-
-
-def _reads(source: Source, wide: Source) -> bool:
-    """Whether a wide table has the columns of one of the tasks, and they tell which task is meant."""
-    guesses = [guess for guess in guess_roles(source.columns["train"]) if not is_general(guess.label)]
-    return any(not _not_usable(columns, guess) for columns in wide.columns.values() for guess in guesses)
-
-
-# ---- how it is written
 
 
 def _header(paths: Sequence[str | Path]) -> list[str]:
@@ -226,7 +117,7 @@ class _Writer:
         if split not in source.files:
             return []
         line = f"{split}: {_path(self.folder, source.files[split])}"
-        problem = _not_usable(source.columns[split], guess)
+        problem = not_usable(source.columns[split], guess)
         return [f"  # {line}  # left out: {problem}" if problem else f"  {line}"]
 
     def _labels(self, guess: Guess) -> list[str]:
@@ -255,20 +146,6 @@ def _options(source: Source) -> list[str]:
     if "test" not in source.files:
         lines.append("test: FILE  # what the trained model is measured on")
     return [*lines, "weight: 1.0  # the default: factor of this task's loss"]
-
-
-def _not_usable(columns: list[Column], guess: Guess) -> str:
-    """Why the file of these columns cannot be used for a split, if so."""
-    by_name = {column.name: column for column in columns}
-    for column in (*guess.text, guess.label):
-        if column.name not in by_name:
-            return f"it has no column {short(column.name)!r}"
-    found = by_name[guess.label.name]
-    if not found.filled:
-        return f"its column {short(guess.label.name)!r} is blank"
-    if guess.kind == "classification" and not found.counts.keys() & guess.label.counts.keys():
-        return f"its labels are others, {counted(dict(found.counts.most_common()), 3)}"
-    return ""
 
 
 def _without_header(source: Source, found: list[Guess]) -> list[str]:

@@ -41,7 +41,10 @@ def load_encoder(source: str | Path, *, max_length: int | None = None) -> tuple[
     except EncoderError as error:
         raise EncoderError(f"{folder / 'config.json'}: {error}") from error
     if max_length is not None and max_length > config.capacity:
-        raise EncoderError(f"max_length is {max_length}, but {source} has positions for {config.capacity} tokens.")
+        raise EncoderError(
+            f"max_length is {max_length}, but {source} has positions for {config.capacity} tokens. "
+            f"Give train.max_length={config.capacity}, or less."
+        )
     tokenizer = Tokenizer.load(_file(folder, "tokenizer.json"), max_length or min(MAX_LENGTH, config.capacity))
     if tokenizer.vocab_size > config.vocab_size:
         raise EncoderError(

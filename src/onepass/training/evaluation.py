@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from onepass.calibration import trust
-from onepass.data.examples import Examples, read_examples
-from onepass.data.examples import split as split_rows
+from onepass.data.examples import Examples
+from onepass.data.reading import read_examples
+from onepass.data.split import split as split_rows
 from onepass.data.stream import sorted_batches
 from onepass.errors import ConfigError, DataError, listed, unknown
 from onepass.heads import Kind, check_kinds

@@ -92,6 +92,9 @@ class Trainer:
             )
             self.used.restore(saved["progress"]["used"])
             log.info("going on from %s", self.checkpoints.folder)  # type: ignore[union-attr]
+        total = sum(len(item.train) for item in self.sets)
+        settled = total, len(self.sets), self.options.epochs, self.options.batch_size
+        log.info("%d training rows of %d tasks: %d epochs, batches of %d rows", *settled)
         self.model.to(self.accelerator.device)
         for number, stage in enumerate(stages_of(self.model.method, self.options)):
             if saved is None or number >= saved["stage"]:

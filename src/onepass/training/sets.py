@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from onepass.data.examples import Examples, find_labels, read_examples, split
+from onepass.data.examples import Examples
 from onepass.data.hub import PREFIX, hub_file
+from onepass.data.reading import find_labels, read_examples
+from onepass.data.split import split
 from onepass.encoder.tokenizer import Tokenizer
 from onepass.errors import DataError, listed
 from onepass.heads import make_kind
@@ -54,6 +56,8 @@ def read_set(task: Task, tokenizer: Tokenizer, least_rows: int = 0) -> TaskSet:
         train, validation = split(train, task.validation if len(train) >= least_rows else 0.0, SPLIT_SEED)
     else:
         validation = read_examples(task, path_of(task, "validation"), kind, tokenizer, task.labels)
+    if not len(validation) and len(train) >= least_rows:
+        log.warning("%s: %d rows are too few to hold any back for validation: it is not scored", task.name, len(train))
     if faults := kind.faults(task, train.targets):
         raise DataError(f"{source}: {listed(faults)}")
     for name, rows in (("train", train), ("validation", validation)):
