@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from onepass.analysis.cost import untrained_model
-from onepass.bench.accuracy import Run
+from onepass.bench.accuracy import Run, run_once
 from onepass.bench.paper import (
     Table,
     beside,
@@ -19,7 +19,7 @@ from onepass.bench.paper import (
     repeat,
     with_means,
 )
-from onepass.bench.transfer import TransferRun
+from onepass.bench.transfer import TransferRun, run_transfer
 from onepass.cli.app import app
 from onepass.encoder.loading import load_encoder
 from onepass.errors import ConfigError
@@ -71,6 +71,18 @@ def test_every_configuration_can_be_planned_on_a_suite_of_other_tasks(path: Path
     runs = [make_run(table, row, str(suite), 0, ()) for row in table.rows if row.method is not None]
     assert all(isinstance(run, TransferRun) == (table.protocol != "train") for run in runs)
     assert len({run.key for run in runs}) == len(runs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_configuration_is_trained_and_tested(path: Path, suite: Path) -> None:
+    table = read_table(path)
+    rows = [row for row in table.rows if row.method is not None]
+    row = rows[0] if path.stem == "mtop-figure2" else rows[-1]  # its last has more prompts than the tests' encoder
+    run = make_run(table, row, str(suite), 0, ("train.epochs=1", *RECIPE))
+    found = run_transfer(run) if isinstance(run, TransferRun) else run_once(run)
+    assert found["key"] == run.key
+    assert all(-100 <= score <= 100 for score in figures_of(table, found, list(found.get("tasks", ()))).values())
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,7 @@ def test_the_encoder_runs_as_often_as_the_method_says(name: str, make_model: Mak
             module.layers[0].register_forward_pre_hook(count)
     all_logits(model, texts)
     assert read == len(texts) * (1 if model.method.one_pass else len(model.tasks))
+    assert METHODS[name].reads_once({}) == model.method.one_pass  # what is said of a folder that is not loaded
 
 
 @every_method

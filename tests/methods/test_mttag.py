@@ -151,7 +151,7 @@ def test_a_mixed_batch_answers_as_each_task_alone(config: EncoderConfig, gate: s
         rows, places = (asked == task).nonzero(as_tuple=True)
         torch.testing.assert_close(mixed[rows, places], ask(method, batch, task)[rows], atol=1e-5, rtol=1e-4)
     assert torch.equal(mixed[0, 0], mixed[0, 1]) == (gate != "task")
-    assert method.one_pass == (gate != "task")
+    assert method.one_pass == MTTaG.reads_once({"gate": gate}) == (gate != "task")
 
 
 @pytest.mark.parametrize("scaling", ["literal", "scaled", "preserving"])

@@ -117,6 +117,11 @@ class Method(nn.Module):
         """Values of the options that were left to be chosen (`auto`), for so many tasks; `options` are all of them."""
         return {}
 
+    @classmethod
+    def reads_once(cls, options: Mapping[str, Any]) -> bool:
+        """`one_pass` of a method with these options, without building it."""
+        return cls.one_pass
+
     def new_task(self) -> nn.Module:
         """The weights of one more task, before they are initialised from its data."""
         return nn.Module()

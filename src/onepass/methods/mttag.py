@@ -14,7 +14,7 @@ released; where the paper is silent:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
 import torch
@@ -65,10 +65,14 @@ class MTTaG(Method):
             raise ConfigError(f"method 'mttag': experts is {experts}; possible: a whole number from 1 (the paper: 4).")
         self.gate, self.scaling, self.divide_losses = gate, scaling, divide_losses
         self.num_experts = 1 if gate == "dense" else experts
-        self.one_pass = gate != "task"
+        self.one_pass = self.reads_once({"gate": gate})
         self.experts = nn.ModuleList(Experts(layer, self.num_experts) for layer in encoder.layers)
         sizes = (encoder.depth, self.num_experts, encoder.width)
         self.shared_gates = new_gates(*sizes) if gate == "shared" else None
+
+    @classmethod
+    def reads_once(cls, options: Mapping[str, Any]) -> bool:
+        return options.get("gate", "task") != "task"
 
     def new_task(self) -> nn.Module:
         if self.gate != "task":

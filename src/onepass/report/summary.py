@@ -13,7 +13,7 @@ def summary(folder: Path) -> dict[str, Any]:
 
     config, tasks = read_config(folder), read_tasks(folder)
     encoder, method = config["encoder"], config["method"]
-    one_pass = method["name"] not in METHODS or METHODS[method["name"]].one_pass
+    one_pass = method["name"] not in METHODS or METHODS[method["name"]].reads_once(method["options"])
     return {
         "folder": str(folder),
         "format": config["format"],
