@@ -230,14 +230,20 @@ def digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def verify(folder: Path) -> dict[str, str]:
-    """The files of a folder with their sha256, each checked against the manifest; all faults are named at once."""
+def listed_files(folder: Path) -> dict[str, str]:
+    """The files of a folder with the sha256 that its manifest says they have."""
     manifest = read_json(folder / MANIFEST)
     listed = manifest.get("files") if isinstance(manifest, dict) and manifest.get("format") == FORMAT else None
     if not isinstance(listed, dict):
         raise FolderError(
             f"{folder / MANIFEST} is damaged, or of a newer version. Upgrade with: pip install -U onepass"
         )
+    return listed
+
+
+def verify(folder: Path) -> dict[str, str]:
+    """The files of a folder with their sha256, each checked against the manifest; all faults are named at once."""
+    listed = listed_files(folder)
     faults = []
     for name, expected in listed.items():
         path = folder / name

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onepass.atomic import MANIFEST, read_json, verify
 from onepass.errors import FolderError
-from onepass.tasks import Task
+
+if TYPE_CHECKING:
+    from onepass.tasks import Task
 
 FORMAT = 1
 NEEDED = ("config.json", "tokenizer.json", "encoder.safetensors")
@@ -47,6 +49,8 @@ def model_files(folder: Path) -> list[str]:
 
 def task_of(folder: Path) -> tuple[Task, dict[str, Any]]:
     """The task of a task folder, and all that its task.json says."""
+    from onepass.tasks import Task  # slow to import, and the engine compiles its graph meanwhile
+
     known = read_json(folder / "task.json")
     if known["name"] != folder.name:
         raise FolderError(f"{folder} holds a task of another name, {known['name']!r}.")

@@ -39,9 +39,12 @@ def load(
 
     with explained_imports("onepass.load"):
         if engine:
-            from onepass.engine.engine import Engine
+            from onepass.engine.opening import Opening
 
-            return Engine(source, threads)
+            opening = Opening(source, threads)
+            from onepass.engine.engine import Engine  # takes as long to import as the graph to compile
+
+            return Engine(opening)
         from onepass.model import Model
 
         return Model.load(source, device, precision)

@@ -21,8 +21,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from onepass.errors import ConfigError, listed, unknown
-from onepass.plain_yaml import Place, parse
 
+Place = tuple[str, ...]  # as in plain_yaml, which is imported with a task file: who asks a model needs no YAML
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 TOP_KEYS = ("encoder", "method", "tasks", "train")
 FILE_KEYS = ("train", "validation", "test")
@@ -190,6 +190,8 @@ class _Draft:
 
     @classmethod
     def read(cls, path: Path) -> "_Draft":
+        from onepass.plain_yaml import parse
+
         document = parse(_read(path), as_written=_is_text)
         faults = [f"{path}, line {line}: {what}" if line else f"{path}: {what}" for line, what in document.faults]
         if faults:
@@ -206,6 +208,8 @@ class _Draft:
 
     def override(self, text: str) -> None:
         """Applies one override, or notes what is wrong with it."""
+        from onepass.plain_yaml import parse
+
         key, equals, value = text.partition("=")
         place = self._place(key.strip())
         document = parse(value, place, _is_text)

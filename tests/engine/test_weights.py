@@ -62,3 +62,9 @@ def test_numbers_that_are_not_finite_are_refused(tmp_path: Path):
 def test_a_missing_file_is_named(tmp_path: Path):
     with pytest.raises(FolderError, match=r"none\.safetensors cannot be read"):
         read_weights(tmp_path / "none.safetensors")
+
+
+def test_an_empty_file_is_damaged(tmp_path: Path):
+    (tmp_path / "w.safetensors").touch()
+    with pytest.raises(FolderError, match="is damaged"):
+        read_weights(tmp_path / "w.safetensors")

@@ -12,8 +12,9 @@ import numpy as np
 from onepass.atomic import edit_folder, write_json
 from onepass.contents import read_config
 from onepass.encoder.batch import Batch
-from onepass.engine.engine import FORMAT, Engine
+from onepass.engine.engine import Engine
 from onepass.engine.gate import failed, judge
+from onepass.engine.opening import FORMAT
 from onepass.engine.ranges import LADDER, Bounds, joined, to_weights
 from onepass.engine.samples import Sample, labelled_rows, texts_of
 from onepass.errors import ConfigError, FolderError

@@ -232,7 +232,8 @@ def read(query: Node, key: Node, value: Node, bias: Node) -> Node:
 
 
 def constant(array: Any) -> Node:
-    return opset13.constant(np.array(array, order="C"))
+    # Shared with the array, which the graph keeps: a copy of all weights takes longer than to compile them.
+    return opset13.constant(np.ascontiguousarray(array), shared_memory=True)
 
 
 def integer(value: int) -> Node:

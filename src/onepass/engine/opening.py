@@ -1,0 +1,116 @@
+"""Opening a model folder for the engine: the graph is compiled in one thread while the caller does the rest.
+
+The rest is to import what reads tasks and texts, to check every file against the manifest, and to load the tokenizer.
+So nothing here may import tasks or kinds. Nobody is given the graph before the files were found to be whole.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from onepass.atomic import MANIFEST, listed_files, read_json
+from onepass.contents import find_folder, model_files, read_config, task_order
+from onepass.encoder.config import EncoderConfig
+from onepass.engine.graph import EncoderGraph
+from onepass.engine.pooling import Pooling
+from onepass.engine.ranges import Bounds, from_weights
+from onepass.engine.reading import Reading
+from onepass.engine.runner import Runner
+from onepass.engine.weights import read_weights
+from onepass.errors import EncoderError, FolderError, unknown
+from onepass.loading import ENGINE, GATE, RANGES
+
+log = logging.getLogger(__name__)
+FORMAT = 1
+RUNNERS: dict[str, type[Runner]] = {"readers": Reading, "pooling": Pooling}
+"""What an engine can do, by the names that methods use in their recipes"""
+
+
+class Opening:
+    """A model folder whose graph is being compiled."""
+
+    def __init__(
+        self,
+        folder: str | Path,
+        threads: int | None = None,
+        recipe: dict[str, Any] | None = None,
+        bounds: Bounds | None = None,
+    ):
+        """`recipe` and `bounds` are what to build where those of the folder, from `onepass export`, are not wanted."""
+        self.folder = find_folder(folder)
+        read_config(self.folder)  # says so if this is no model folder at all
+        self._threads = threads
+        self._wanted = recipe, bounds
+        with_one = ThreadPoolExecutor(1, "onepass-opening")
+        self._built = with_one.submit(self._build)
+        with_one.shutdown(wait=False)
+
+    def checked_files(self) -> list[str]:
+        """The files of the folder, each as the manifest says; an error about them comes before any other."""
+        try:
+            return model_files(self.folder)
+        except FolderError:
+            self._built.exception()  # waits: nothing goes on behind the caller's back
+            raise
+
+    def built(self) -> tuple[dict[str, Any], Runner]:
+        """The recipe and the compiled graph."""
+        return self._built.result()
+
+    def _build(self) -> tuple[dict[str, Any], Runner]:
+        path, files = self.folder, list(listed_files(self.folder))
+        recipe, bounds = self._wanted
+        if recipe is None:
+            recipe, bounds = _recipe(path, files), _bounds(path, files)
+        try:
+            encoder = EncoderGraph(
+                EncoderConfig.from_dict(read_config(path)["encoder"]["config"]),
+                read_weights(path / "encoder.safetensors"),
+                bounds or {},
+            )
+            shared = read_weights(path / "method.safetensors") if "method.safetensors" in files else {}
+            own = [read_weights(path / "tasks" / name / "weights.safetensors") for name in task_order(path, files)]
+            return recipe, _runner_of(recipe)(encoder, recipe["method"], shared, own, self._threads)
+        except KeyError as error:
+            raise FolderError(f"{path} is no model this version can read: it does not say {error}.") from error
+        except (EncoderError, TypeError, ValueError) as error:
+            raise FolderError(f"{path} is no model this version can read: {error}") from error
+
+
+def _recipe(folder: Path, files: Sequence[str]) -> dict[str, Any]:
+    """engine.json of a model folder."""
+    if ENGINE not in files:
+        raise FolderError(f"{folder} has no engine. Build it with: onepass export {folder}")
+    recipe = read_json(folder / ENGINE)
+    if not isinstance(recipe, dict) or recipe.get("format") != FORMAT:
+        raise FolderError(f"{folder / ENGINE} is of another version. Build it anew with: onepass export {folder}")
+    return recipe
+
+
+def _bounds(folder: Path, files: Sequence[str]) -> Bounds:
+    """The ranges of a model folder, if 8 bits passed the gate of every task that it has."""
+    if RANGES not in files:
+        return {}
+    passed = {verdict["weights"] for verdict in read_json(folder / GATE)["tasks"].values()}
+    now = read_json(folder / MANIFEST)["files"]
+    names = [file.split("/")[1] for file in files if file.startswith("tasks/") and file.endswith("/task.json")]
+    if new := [name for name in names if now[f"tasks/{name}/weights.safetensors"] not in passed]:
+        log.warning(
+            "%s: computing in 32 bits, since 8 were not tried with %s. Try with: onepass export %s --int8",
+            folder,
+            ", ".join(new),
+            folder,
+        )
+        return {}
+    return from_weights(read_weights(folder / RANGES))
+
+
+def _runner_of(recipe: Mapping[str, Any]) -> type[Runner]:
+    name = recipe["method"]["runner"]
+    if name not in RUNNERS:
+        raise ValueError(unknown("runner", name, RUNNERS))
+    return RUNNERS[name]
