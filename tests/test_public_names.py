@@ -1,6 +1,7 @@
 """What users import, and what the repository promises about installation."""
 
 import ast
+import inspect
 import os
 import re
 import subprocess
@@ -25,6 +26,18 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
 def test_every_public_name_is_there(name):
     assert getattr(onepass, name) is not None
     assert name in dir(onepass)
+
+
+def test_the_first_page_of_help_names_everything():
+    assert [name for name in onepass.__all__ if name not in onepass.__doc__ and name != "__version__"] == []
+
+
+@pytest.mark.parametrize("name", [name for name in onepass.__all__ if name != "__version__"])
+def test_every_public_name_and_its_own_methods_are_explained(name):
+    value = getattr(onepass, name)
+    own = vars(value).items() if isinstance(value, type) else ()
+    methods = [part for key, part in own if not key.startswith(("_", "model_")) and callable(part)]
+    assert [part for part in (value, *methods) if not inspect.getdoc(part)] == []
 
 
 def test_all_matches_the_names_that_are_looked_up_and_those_that_type_checkers_see():
@@ -78,7 +91,8 @@ def test_the_lock_file_has_names_and_versions_only():
 def test_the_lock_file_holds_what_training_and_testing_need():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     extras = project["project"]["optional-dependencies"]
-    wanted = project["project"]["dependencies"] + extras["train"] + extras["embedded"] + extras["dev"]
+    wanted = [line for name, lines in extras.items() if name != "datasets" for line in lines]
+    wanted += project["project"]["dependencies"]
     wanted += project["build-system"]["requires"]
     names = {re.match(r"[A-Za-z0-9_.-]+", line).group().lower().replace("_", "-") for line in wanted}
     locked = {line.partition("==")[0] for line in (ROOT / "requirements.lock").read_text().splitlines()}

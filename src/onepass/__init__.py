@@ -1,9 +1,20 @@
 """onepass: one text encoder, many tasks, one forward pass.
 
-import onepass
+    import onepass
 
-model = onepass.train("tasks.yaml", output="runs/news")
-model.predict("Senate passes the budget")  # {"politics": Prediction(label='yes', score=0.97), ...}
+    model = onepass.train("tasks.yaml", output="runs/news")
+    model.predict("Senate passes the budget")  # {"politics": Prediction(label='yes', score=0.97), ...}
+
+What is here; help(onepass.train) and so on say more:
+
+    train(file, output)      train the tasks of a task file; returns a Model
+    load(folder)             a Model from its folder or the hub; with engine=True its engine, without torch
+    evaluate(model)          the scores of every task on its test rows
+    Model                    predict, label, add_task, remove_task, set_threshold, save, push_to_hub
+    Prediction               an answer: label, score, scores, threshold, reason, spans
+    read_task_file(path)     a TaskFile, checked; its tasks are of class Task
+    OnepassError             whatever is the user's to mend: ConfigError, DataError, EncoderError, FolderError,
+                             TrainingError
 
 A name is imported when it is first used, so `import onepass` is quick and needs no torch.
 """
