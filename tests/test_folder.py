@@ -332,10 +332,12 @@ def test_an_output_that_exists_is_replaced_when_told_to(other: Model, saved: Pat
 def test_a_folder_that_is_no_model_is_never_replaced(built: Model, tmp_path: Path):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.txt").write_text("years of work")
-    with pytest.raises(FolderError, match="is no model folder and will not be replaced"):
-        built.save(tmp_path / "thesis", overwrite=True)
+    (tmp_path / "thesis" / "config.json").write_text("{}")  # many programs have one
+    for overwrite in (True, False):  # nobody is told to force what is refused then
+        with pytest.raises(FolderError, match="exists already and is no model folder: it is never replaced"):
+            built.save(tmp_path / "thesis", overwrite=overwrite)
     (tmp_path / "notes").write_text("x")
-    with pytest.raises(FolderError, match="will not be replaced"):
+    with pytest.raises(FolderError, match="is never replaced"):
         built.save(tmp_path / "notes", overwrite=True)
     assert (tmp_path / "thesis" / "chapter.txt").read_text() == "years of work"
 

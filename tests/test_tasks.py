@@ -279,7 +279,13 @@ class TestFaults:
         assert "There is no folder" in faults(tmp_path / "none" / "tasks.yaml")
 
     def test_a_data_file_given_by_mistake_is_not_parsed(self, write):
-        assert "Is it a data file?" in faults(write("a,b\n" * 3_000_000))
+        assert "is no task file but data" in faults(write("a,b\n" * 3_000_000))
+
+    def test_a_data_file_given_by_mistake_gets_the_command_that_makes_a_task_file(self, tmp_path):
+        (tmp_path / "tone.csv").write_text("text,label\n")
+        assert faults(tmp_path / "tone.csv").endswith(
+            f"Write a task file for it with: onepass init {tmp_path}/tone.csv"
+        )
 
 
 class TestTask:

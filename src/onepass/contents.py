@@ -30,8 +30,10 @@ def find_folder(source: str | Path) -> Path:
     try:
         return Path(snapshot_download(name))
     except Exception as error:  # the hub's errors, its HTTP library's and the system's share no base
+        why = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
         raise FolderError(
-            f"There is no model folder {name}, and the Hugging Face hub did not give one: {str(error).splitlines()[0]}"
+            f"There is no model folder {name}, and the Hugging Face hub did not give one: {why}. "
+            "Give the folder that onepass train wrote."
         ) from error
 
 

@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from onepass.atomic import draft_of, new_folder, reason, write_json
+from onepass.atomic import MANIFEST, draft_of, new_folder, reason, write_json
 from onepass.card import model_card
 from onepass.contents import FORMAT, find_folder, model_files, read_config, task_of, task_order
 from onepass.encoder.config import EncoderConfig
@@ -44,11 +44,16 @@ def check_output(path: Path, *, overwrite: bool = False, needed: int = 0) -> Non
         raise FolderError(f"{path} cannot be written: {reason(error)}. Choose another output.") from error
 
 
+def _is_model(path: Path) -> bool:
+    """Whether a folder is a model's, whole or damaged; many other programs have a config.json too."""
+    return (path / "config.json").is_file() and ((path / MANIFEST).is_file() or (path / "tasks").is_dir())
+
+
 def _check_output(path: Path, overwrite: bool, needed: int) -> None:
+    if path.exists() and not _is_model(path) and (not path.is_dir() or any(path.iterdir())):
+        raise FolderError(f"{path} exists already and is no model folder: it is never replaced. Choose another output.")
     if path.exists() and not overwrite:
         raise FolderError(f"{path} exists already. Choose another output, or replace it with --force (overwrite=True).")
-    if path.exists() and not (path / "config.json").is_file() and (not path.is_dir() or any(path.iterdir())):
-        raise FolderError(f"{path} is no model folder and will not be replaced. Choose another output.")
     parent = path.resolve().parent
     while not parent.exists():
         parent = parent.parent

@@ -28,6 +28,7 @@ TOP_KEYS = ("encoder", "method", "tasks", "train")
 FILE_KEYS = ("train", "validation", "test")
 TRAIN_FILE_KEYS = ("teachers", "baseline")
 TEXT_KEYS = ("kind", "text", "label", "labels", "metric", "group")
+DATA_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather")
 MAX_BYTES = 8 * 2**20  # a task file has some kilobytes; more is a data file given by mistake
 
 
@@ -329,8 +330,8 @@ def _read(path: Path) -> str:
             raise ConfigError(f"{path} is a folder. Give the task file in it.")
         if not path.is_file():
             raise ConfigError(f"There is no task file {path}.{similar(path)}")
-        if path.stat().st_size > MAX_BYTES:
-            raise ConfigError(f"{path} has {path.stat().st_size:,} bytes, so it is no task file. Is it a data file?")
+        if path.suffix.lower() in DATA_SUFFIXES or path.stat().st_size > MAX_BYTES:
+            raise ConfigError(f"{path} is no task file but data. Write a task file for it with: onepass init {path}")
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line, byte = error.object.count(b"\n", 0, error.start) + 1, error.object[error.start]

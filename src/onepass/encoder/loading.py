@@ -140,7 +140,7 @@ def _download(name: str) -> Path:
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise EncoderError(
             f"There is no folder {name!r} here, and no encoder of this name could be fetched from the Hugging Face "
-            f"hub: {reason[0]} Without a network, use encoder 'embedded' or give a folder."
+            f"hub: {reason[0].rstrip('.')}. Without a network, use encoder 'embedded' or give a folder."
         ) from error
 
 
