@@ -3,20 +3,27 @@
     pip install 'ray[serve]'
     ONEPASS_MODEL=/models/news serve run deploy.ray_serve:app
 
-`POST /predict` as with `onepass serve`. Ray restarts replicas and spreads requests; keys, budgets and live tasks are
-those of `onepass serve` only.
+`POST /predict` asks and answers as with `onepass serve`. Ray restarts replicas and spreads requests; keys, budgets and
+live tasks are those of `onepass serve` only.
 """
 
 import asyncio
+import json
 import os
+from pathlib import Path
 from typing import Any
 
 from ray import serve
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
-from onepass.errors import OnepassError
-from onepass.loading import load_fastest
+from onepass.server.batcher import MESSAGES
+from onepass.server.body import read_json, tasks_of, texts_of
+from onepass.server.replies import Refused, reply
+from onepass.server.settings import Settings
+from onepass.server.worker import Served
+
+SETTINGS = Settings()
 
 
 @serve.deployment(
@@ -31,47 +38,34 @@ class Labels:
     """One replica: the model, and batches of whatever waited while the last one ran."""
 
     def __init__(self, folder: str):
-        self.model = load_fastest(folder)
+        self.name = Path(folder).resolve().name
+        self.served = Served(Path(folder), threads=os.cpu_count() or 1)
         self.check_health()
 
     def check_health(self) -> None:
         """A real pass: a replica that only listens is not healthy."""
-        task = next(task for task in self.model.tasks if len(task.text) < 3)
-        self.model.label(["probe" if len(task.text) == 1 else ("probe", "probe")], [task.name])
+        self.served.warm_up()
 
     @serve.batch(max_batch_size=128, batch_wait_timeout_s=0)
-    async def label(self, asked: list[tuple[Any, Any]]) -> list[Any]:
-        """Each text with its tasks; those that ask the same tasks run together."""
-        groups: dict[Any, list[int]] = {}
-        for place, (text, tasks) in enumerate(asked):
-            groups.setdefault((tuple(tasks) if tasks else None, not isinstance(text, str)), []).append(place)
-        found: list[Any] = [None] * len(asked)
-        for (tasks, _), places in groups.items():
-            try:
-                answers = await asyncio.to_thread(self.model.label, [asked[place][0] for place in places], tasks)
-                for place, answer in zip(places, answers, strict=True):
-                    found[place] = {key: value for key, value in answer.to_dict().items() if key != "text"}
-            except OnepassError as error:
-                for place in places:
-                    found[place] = error
-        return found
+    async def label(self, items: list[dict[str, Any]]) -> list[Any]:
+        """Texts of many requests, whichever tasks they ask; one that the model fails on does not fail the others."""
+        return await asyncio.to_thread(self.served.answer, items)
 
     async def __call__(self, request: Request) -> Response:
         try:
-            body = await request.json()
-            inputs = body["inputs"] if isinstance(body["inputs"], list) else [body["inputs"]]
-            texts = [tuple(text) if isinstance(text, list) else text for text in inputs]
-            tasks = body.get("tasks")
-        except (ValueError, KeyError, TypeError):
-            return _error("The body is no JSON object with inputs.")
-        results = await asyncio.gather(*(self.label((text, tasks)) for text in texts))
-        if faults := [str(result) for result in results if isinstance(result, OnepassError)]:
-            return _error(faults[0])
-        return JSONResponse({"results": results})
+            body = await read_json(request, SETTINGS.max_body_bytes, ("inputs", "tasks"))
+            texts = texts_of(body.get("inputs"), SETTINGS, rows=True)
+            tasks = tasks_of(body.get("tasks"), self.served.tasks, texts)
+        except Refused as refused:
+            return reply(refused.body(), refused.status, refused.headers())
+        found = await asyncio.gather(*(self.label({"text": text, "tasks": tasks}) for text in texts))
+        results = [_fault(result) if isinstance(result, str) else result for result in found]
+        return reply({"model": self.name, "revision": self.served.revision, "results": results})
 
 
-def _error(message: str) -> Response:
-    return JSONResponse({"error": {"code": "invalid", "message": message}}, status_code=422)
+def _fault(code: str) -> dict[str, Any]:
+    status, message = MESSAGES[code]
+    return dict(json.loads(Refused(status, code, message).body()))
 
 
 app = Labels.bind(os.environ.get("ONEPASS_MODEL", "runs/news"))

@@ -188,6 +188,17 @@ def test_every_endpoint_is_fuzzed(live: Any) -> None:
     assert {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods} == set(ENDPOINTS)
 
 
+def known(case: Any) -> Any:
+    """The case with names that exist, which no schema knows: most others are told so before anything else happens."""
+    names = {"model": "model", "name": "topic", "number": "1"}
+    case.path_parameters = {key: names[key] for key in case.path_parameters or {}}
+    if case.path == "/classify" and isinstance(case.body, dict):
+        case.body["task"] = "topic"
+    if case.path == "/predict" and isinstance(case.body, dict):
+        case.body["tasks"] = ["topic", "tone"]
+    return case
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 def test_bytes_at_length(server: Any) -> None:
@@ -211,7 +222,7 @@ def test_schemathesis(live: Any, endpoint: str) -> None:
     takes_anything = operation.body or operation.path_parameters or operation.query
 
     @cases(CASES)
-    @given(case=right | wrong if takes_anything else right)
+    @given(case=right | right.map(known) | wrong if takes_anything else right)
     def ask(case: Any) -> None:
         answer = case.call(session=session, headers={"X-API-Key": live.key}, timeout=600)
         statuses[answer.status_code] += 1

@@ -75,6 +75,14 @@ def test_what_is_no_http_is_ended(server: Any, noise: bytes) -> None:
     assert server.get("/livez")[0] == 200
 
 
+def test_a_body_that_breaks_off_is_told_once_and_is_no_fault_of_ours(server: Any) -> None:
+    with server.raw() as connection:
+        connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\nnonsense\r\n")
+        assert read_all(connection).count(b"HTTP/1.1 400") == 1
+    assert server.get("/livez")[0] == 200
+    assert "a fault:" not in server.log.read_text()
+
+
 def test_a_compressed_body_is_refused(server: Any) -> None:
     headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
     assert server.request("POST", "/predict", b"\x1f\x8b" + b"0" * 100, headers)[0] == 415

@@ -25,6 +25,7 @@ from onepass.server.versions import kept
 from onepass.tasks import NAME
 
 RESPONSES: dict[int | str, dict[str, Any]] = {200: JOB, 202: JOB, **ERRORS}
+ARCHIVE = {"content": {"application/zip": {}}, "description": "The task"}
 ROWS = ("application/json", "text/csv")
 LEARNED_KEYS = ("rows", "kind", "labels", "metric", "options")
 
@@ -82,7 +83,7 @@ def add_admin_routes(app: FastAPI, service: Service, changes: Changes) -> None:
             raise Refused(404, "unknown_task", "There is no task of this name.")
         return await told(request, changes.begin("remove", name), wait=True)
 
-    @app.get("/tasks/{name}/archive", responses={200: {"content": {"application/zip": {}}, "description": "The task"}})
+    @app.get("/tasks/{name}/archive", responses={200: ARCHIVE, **ERRORS}, tags=["tasks"])
     async def archive(request: Request, name: str) -> Response:
         """A task as a file, to be put into another model with the same encoder."""
         check(request, name)

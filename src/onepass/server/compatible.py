@@ -42,6 +42,7 @@ def add_compatible_routes(app: FastAPI, service: Service) -> None:
         """Probabilities of one task's labels, as vLLM answers. `task`, or `model` as TASK or MODEL/TASK, names it."""
         key = service.key(request.headers)
         body = await read_json(request, service.settings.max_body_bytes)
+        _check_strings(body, "model", "task")
         texts = texts_of(body.get("input"), service.settings, "input")
         name = _task_named(service, body, texts)
         tasks_of([name], service.generation().tasks, texts)
@@ -69,6 +70,7 @@ def add_compatible_routes(app: FastAPI, service: Service) -> None:
         """What is flagged, as OpenAI answers: tasks of two labels, and each label of a multilabel task."""
         key = service.key(request.headers)
         body = await read_json(request, service.settings.max_body_bytes)
+        _check_strings(body, "model")  # which is ours, whatever it says
         texts = texts_of(body.get("input"), service.settings, "input")
         flagging = flagged_labels(service)
         if not flagging:
@@ -125,6 +127,7 @@ def add_compatible_routes(app: FastAPI, service: Service) -> None:
         key = service.key(request.headers)
         body = await read_json(request, service.settings.max_body_bytes)
         _check_model(service, model)
+        _check_strings(body, "id")
         texts = texts_of(_tensors(body.get("inputs")), service.settings, "inputs[0].data")
         known = service.generation().tasks
         wanted = _wanted(body.get("outputs"))
@@ -140,8 +143,8 @@ def add_compatible_routes(app: FastAPI, service: Service) -> None:
                 if (wanted is None or output in wanted) and None not in data:
                     outputs.append({"name": output, "datatype": kind, "shape": [len(texts)], "data": data})
         head = {"model_name": service.name, "model_version": answered.generation.revision}
-        number = body.get("id")
-        return reply({**head, **({"id": number} if isinstance(number, str) else {}), "outputs": outputs})
+        number = {"id": body["id"]} if body.get("id") is not None else {}
+        return reply({**head, **number, "outputs": outputs})
 
 
 def flagged_labels(service: Service) -> dict[str, list[str]]:
@@ -174,7 +177,7 @@ def _moderated(result: dict[str, Any], flagging: dict[str, list[str]]) -> dict[s
 def _task_named(service: Service, body: dict[str, Any], texts: list[Any]) -> str:
     known = service.generation().tasks
     labelled = [name for name, task in known.items() if task["labels"]]
-    given = body.get("task", body.get("model"))
+    given = body.get("task") or body.get("model")
     if given is None and len(labelled) == 1:
         return labelled[0]
     if not isinstance(given, str):
@@ -191,6 +194,11 @@ def _as_text(label: Any) -> str:
     return ",".join(label) if isinstance(label, list) and all(isinstance(x, str) for x in label) else json.dumps(label)
 
 
+def _check_strings(body: dict[str, Any], *keys: str) -> None:
+    if wrong := [key for key in keys if not isinstance(body.get(key), str | None)]:
+        raise invalid(f"{wrong[0]} is no text.")
+
+
 def _check_model(service: Service, model: str) -> None:
     if model != service.name:
         raise Refused(404, "unknown_model", unknown("model", model[:SHOWN], [service.name]))
@@ -203,9 +211,9 @@ def _tensors(inputs: Any) -> list[Any]:
     columns = []
     for place, item in enumerate(inputs):
         data, shape = item.get("data"), item.get("shape")
-        if item.get("datatype") != "BYTES" or not isinstance(data, list):
-            raise invalid(f"inputs[{place}]: needed: datatype BYTES, and data as a list of texts.")
-        if shape is not None and shape not in ([len(data)], [len(data), 1]):
+        if item.get("datatype") != "BYTES" or not isinstance(data, list) or not isinstance(item.get("name"), str):
+            raise invalid(f"inputs[{place}]: needed: a name, datatype BYTES, and data as a list of texts.")
+        if shape not in ([len(data)], [len(data), 1]):
             raise invalid(f"inputs[{place}]: shape does not fit its {len(data)} values; needed: [{len(data)}].")
         columns.append(data)
     if len({len(column) for column in columns}) > 1:

@@ -96,6 +96,15 @@ def guarded_protocol(settings: Settings, metrics: Metrics) -> type[H11Protocol]:
             self._useful += max(0, len(self.cycle.body) - before) if self.cycle else 0
             self._follow()
 
+        def send_400_response(self, msg: str) -> None:
+            try:
+                super().send_400_response(msg)
+            except h11.LocalProtocolError:  # an answer is on its way already, and cannot be taken back
+                self.transport.close()
+            if self.cycle is not None:  # whoever handles the request learns that nobody hears the answer
+                self.cycle.disconnected = True
+                self.cycle.message_event.set()
+
         def _follow(self) -> None:
             """Start and stop the clock as the request moves on."""
             state = self.conn.their_state

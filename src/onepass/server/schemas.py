@@ -22,6 +22,7 @@ def body_schema(schema: Schema) -> Schema:
 
 
 STRING, NUMBER, INTEGER, BOOLEAN = ({"type": name} for name in ("string", "number", "integer", "boolean"))
+MAYBE: Schema = {"type": ["string", "null"]}
 TEXT: Schema = {"anyOf": [STRING, {"type": "array", "items": STRING, "minItems": 1, "maxItems": 2}]}
 ROW: Schema = {"type": "object", "minProperties": 1, "description": "Columns that tasks read, as in the training data."}
 TEXTS: Schema = {"anyOf": [STRING, {"type": "array", "items": TEXT, "minItems": 1}]}
@@ -99,7 +100,7 @@ TASKS = _json(
 )
 INFO = _json(_object({"name": STRING, "revision": STRING, "tasks": INTEGER}, ["name", "revision"]), "The model")
 CLASSIFY = _object(
-    {"input": TEXTS, "model": STRING | {"description": "A task's name, or MODEL/TASK."}, "task": STRING},
+    {"input": TEXTS, "model": MAYBE | {"description": "A task's name, or MODEL/TASK."}, "task": MAYBE},
     ["input"],
     example={"input": "Senate passes the budget", "task": "topic"},
 )
@@ -125,7 +126,7 @@ CLASSIFIED = _json(
     "The probabilities of one task's labels, for each text",
 )
 MODERATE = _object(
-    {"input": {"anyOf": [STRING, {"type": "array", "items": STRING, "minItems": 1}]}, "model": STRING},
+    {"input": TEXTS, "model": MAYBE},
     ["input"],
     example={"input": "You are an idiot"},
 )
@@ -161,9 +162,9 @@ _TENSOR = _object(
 )
 INFER = _object(
     {
-        "id": STRING,
+        "id": MAYBE,
         "inputs": {"type": "array", "items": _TENSOR, "minItems": 1, "maxItems": 2},
-        "outputs": {"type": "array", "items": _object({"name": STRING}, ["name"])},
+        "outputs": {"type": ["array", "null"], "items": _object({"name": STRING}, ["name"])},
     },
     ["inputs"],
     example={"inputs": [{"name": "text", "shape": [1], "datatype": "BYTES", "data": ["Senate passes the budget"]}]},
