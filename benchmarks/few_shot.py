@@ -1,9 +1,9 @@
 """Tasks added later to a frozen model: with all their rows, and with 8, 16 and 64 of them.
 
-    python benchmarks/few_shot.py everything --suite SUITES/nhc41.yaml --out runs/few --jobs 14
+    python benchmarks/few_shot.py train alone add --suite SUITES/nhc41.yaml --out runs/few --jobs 14
     python benchmarks/few_shot.py show --out runs/few
 
-`everything` is these stages, in one pool of processes; each is also a command of its own:
+The stages, one or several in one pool of processes:
 
     train   two models a seed: of all tasks of the suite but seven (base-SEED), and of all of them (all-SEED)
     alone   for each of the seven, what needs no such model: a logistic regression on the mean state of the pretrained
@@ -287,7 +287,7 @@ def run(given: argparse.Namespace) -> None:
     """The stages asked for; what waits for a model begins when the model is there."""
     out, names = Path(given.out), given.tasks or list(HELD_OUT)
     out.mkdir(parents=True, exist_ok=True)
-    stages = ("train", "alone", "add") if given.command == "everything" else (given.command,)
+    stages = given.stages
     pool = Pool(given.jobs, out / "results.jsonl")
     bases = given.base or [str(out / f"base-{seed}") for seed in range(given.seeds)]
     others = given.all or [str(out / f"all-{seed}") for seed in range(given.seeds)]
@@ -363,7 +363,7 @@ def say(text: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("everything", "train", "alone", "add", "show"))
+    parser.add_argument("stages", nargs="+", choices=("train", "alone", "add", "show"))
     parser.add_argument("--suite", help="a task file with test files")
     parser.add_argument("--out", default="runs/few_shot", help="the folder for models and results")
     parser.add_argument("--seeds", type=int, default=3)
@@ -383,7 +383,7 @@ def main() -> None:
     parser.add_argument("--split", choices=SPLITS, default="test", help="what is shown")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    (show if given.command == "show" else run)(given)
+    (show if given.stages == ["show"] else run)(given)
 
 
 if __name__ == "__main__":
