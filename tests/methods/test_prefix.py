@@ -157,6 +157,7 @@ def test_parameters_of_a_prefix_are_the_papers_count(make_model: MakeModel) -> N
 def test_stages_learn_one_source_after_the_other_and_then_the_heads(make_model: MakeModel) -> None:
     method = cast(TaskPrefixes, make_model("prefix", num_tasks=3).method)
     assert [stage.tasks for stage in method.stages()] == [[0], [1], [2], None]
+    assert [stage.rate for stage in method.stages()] == [5e-3, 5e-3, 5e-3, None]
     assert all(stage.freeze_encoder for stage in method.stages())
     rival = cast(TaskPrefixes, make_model("prefix", num_tasks=3, sources="multitask").method)
     assert [(stage.tasks, stage.freeze_encoder) for stage in rival.stages()] == [(None, False), (None, True)]
@@ -183,7 +184,12 @@ def test_an_added_task_starts_from_the_heads_of_others_but_is_no_source(make_mod
 
 
 @pytest.mark.parametrize(
-    ("options", "said"), [({"prefix_length": 0}, "prefix_length is 0"), ({"prefix_dropout": 1.0}, "prefix_dropout")]
+    ("options", "said"),
+    [
+        ({"prefix_length": 0}, "prefix_length is 0"),
+        ({"prefix_dropout": 1.0}, "prefix_dropout"),
+        ({"source_rate": 0}, "source_rate is 0"),
+    ],
 )
 def test_options_that_cannot_be_are_refused(make_model: MakeModel, options: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):

@@ -71,6 +71,12 @@ def test_wrong_values_are_refused_with_what_is_possible(key: str, value: Any, po
     assert faults_of(**{key: value}) == [f"train.{key} is {value!r}; possible: {possible}."]
 
 
+def test_steps_of_one_task_leave_nothing_to_choose_from():
+    (fault,) = faults_of(batches="task", sampler="uncertainty")
+    assert fault.startswith("train.batches is 'task'") and fault.endswith("Possible: mixed.")
+    assert faults_of(batches="task", sampler="annealed") == faults_of(batches="mixed", sampler="uncertainty") == []
+
+
 def test_whole_numbers_are_numbers():
     assert faults_of(evaluate_every=1, clip=0, warmup=0, average=0) == []
 

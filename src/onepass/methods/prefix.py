@@ -72,8 +72,8 @@ class TransferTask(nn.Module):
 class TaskPrefixes(Method):
     """Prefixes of all source tasks, read together; an attention layer and a head per task on what comes out.
 
-    The paper's values: prefixes of 5, learned for 40 epochs at a rate of 5e-3 (train.token_rate); heads learned for 80
-    epochs at 1e-4 (train.head_rate).
+    The paper's values: prefixes of 5, learned for 40 epochs at a rate of 5e-3 (`source_rate`: at the rates of tokens
+    that learn with their encoder a prefix hardly moves); heads learned for 80 epochs at 1e-4 (train.head_rate).
     """
 
     depends_on_tasks = True
@@ -89,13 +89,16 @@ class TaskPrefixes(Method):
         prefix_length: int = 5,
         prefix_dropout: float = 0.1,
         combination: Literal["prefixes", "literal"] = "prefixes",
+        source_rate: float = 5e-3,
     ):
         super().__init__(encoder)
         if sources == "prefix" and prefix_length < 1:
             raise ConfigError("method 'prefix': prefix_length is 0; possible: a whole number from 1 (the paper: 5).")
         if not 0 <= prefix_dropout < 1:
             raise ConfigError(f"method 'prefix': prefix_dropout is {prefix_dropout}; possible: from 0 to below 1.")
-        self.sources_are = sources
+        if not source_rate > 0:
+            raise ConfigError(f"method 'prefix': source_rate is {source_rate}; possible: a number above 0.")
+        self.sources_are, self.source_rate = sources, source_rate
         self.prefix_length = prefix_length if sources == "prefix" else 0
         self.prefix_dropout = prefix_dropout
         self.literal = combination == "literal"
@@ -214,6 +217,7 @@ class TaskPrefixes(Method):
             tasks=[task],
             freeze_encoder=True,
             fixed=list(self.own(task).attention.parameters()),
+            rate=self.source_rate,
             forward=self.forward_source,
             finish=partial(self.finish_source, task),
         )

@@ -183,6 +183,11 @@ def check_train(file: TaskFile) -> list[str]:
                 "train.sampler: this one asks the model about rows of all tasks before each step, which method "
                 f"{file.method.name!r} does not allow: {method.cannot_choose}. Possible: {possible}."
             )
+        if sampler.candidates != 1 and values.get("batches") == "task":
+            faults.append(
+                "train.batches is 'task', but this sampler chooses a step's rows among those of all tasks. "
+                "Possible: mixed."
+            )
     except ConfigError as error:
         faults.append(f"train.sampler: {error}")
     method = METHODS.get(file.method.name)
