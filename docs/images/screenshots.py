@@ -47,7 +47,6 @@ def main(model: Path) -> None:
         try:
             desktop = {"viewport": {"width": 1100, "height": 820}}
             page = opened(browser, server, **desktop)
-            page.screenshot(path=HERE / "page-start.png")
             asked(page).screenshot(path=HERE / "page-desktop.png")
             phone = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "color_scheme": "dark"}
             asked(opened(browser, server, is_mobile=True, **phone)).screenshot(path=HERE / "page-phone.png")

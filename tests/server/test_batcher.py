@@ -35,7 +35,7 @@ class Worker:
     def answer(self, batcher: Batcher, seconds: float = 0.01, errors: dict[str, str] | None = None) -> None:
         batch = self.batches.popleft()
         sizes = [1] * len(batch.items)
-        head = {"sizes": sizes, "errors": errors or {}, "run_ms": 1.0, "counts": {}}
+        head = {"sizes": sizes, "errors": errors or {}, "run_ms": 1.0, "padding": 0, "counts": {}}
         batcher.done(self, batch, seconds, head, b"x" * len(sizes))
 
 

@@ -32,6 +32,8 @@ class Core:
         self.precision = "int8" if runner.encoder.ranges else "fp32"
         self.token_tasks = {number: (task, kind) for number, (task, kind) in enumerate(tasks) if kind.reads_tokens}
         self._heads = lru_cache(KEPT)(self._stacked_heads)
+        self.read = self.computed = 0
+        """Tokens of texts so far, and with their padding"""
 
     def logits(self, pieces: Sequence[Pieces], asked: Sequence[int], ranges: Ranges = NO_RANGES) -> list[Any]:
         """For each of `asked` the logits (B, C), or of ragged kinds that read tokens a list of (P, C)."""
@@ -55,7 +57,10 @@ class Core:
         vectors: np.ndarray | None = None  # (K, B, H)
         states: list[np.ndarray] = [np.empty(0)] * len(pieces)  # each (tokens of the text, H)
         for rows in batches([len(one) for one in pieces], self.precision):
-            found, tokens = self.runner.run(self._side_by_side([pieces[row] for row in rows]), asked, bool(reading))
+            together = [pieces[row] for row in rows]
+            text = self._side_by_side(together)
+            self.read, self.computed = self.read + sum(map(len, together)), self.computed + text["ids"].size
+            found, tokens = self.runner.run(text, asked, bool(reading))
             if vectors is None:
                 vectors = np.empty((found.shape[0], len(pieces), found.shape[2]), np.float32)
             vectors[:, rows] = found

@@ -56,6 +56,11 @@ class Engine(Asking):
         self.precision = self._core.precision
         self._lock = Lock()
 
+    @property
+    def padding(self) -> int:
+        """Tokens computed so far that are no token of a text."""
+        return self._core.computed - self._core.read
+
     def logits_of(self, encoded: Sequence[Pieces], asked: Sequence[int], ranges: Ranges = NO_RANGES) -> list[Any]:
         with self._lock:
             return self._core.logits(encoded, asked, ranges)

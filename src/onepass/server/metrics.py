@@ -44,8 +44,8 @@ class Metrics:
         self.texts = Counter("onepass_texts_computed", "Texts that were run.", registry=registry)
         self.tokens = Counter("onepass_tokens_computed", "Tokens that were run.", registry=registry)
         self.padding = Counter(
-            "onepass_padding_avoided_tokens",
-            "Tokens that padding every text to the longest of its batch would have added.",
+            "onepass_padding_tokens",
+            "Tokens of padding that were run beside those of texts; engines tell, torch does not.",
             registry=registry,
         )
         self.labels = Counter("onepass_labels", "Answers by task and label.", ["task", "label"], registry=registry)
@@ -77,7 +77,7 @@ class Metrics:
         self.batch_tokens.observe(batch.tokens)
         self.texts.inc(len(sizes))
         self.tokens.inc(batch.tokens)
-        self.padding.inc(max(sizes) * len(sizes) - batch.tokens)
+        self.padding.inc(head["padding"])
         for task, counts in head["counts"].items():
             for label, count in counts.items():
                 self.labels.labels(task, label).inc(count)

@@ -6,7 +6,7 @@ It knows nothing of HTTP. Answers are encoded and sent by a second thread while 
 
     to the worker      load; batch {id, items: [{text, tasks}]}
     from the worker    beat; ready {what it holds}; refused {message};
-                       done {id, sizes, errors, counts, run_ms} and the answers
+                       done {id, sizes, errors, counts, run_ms, padding} and the answers
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class Served:
     def __init__(self, folder: Path, abstain_below: float = 0.0, threads: int = 1, device: str = "cpu"):
         before = revision_of(folder)
         self.described = describe(folder)
-        self.model = faulty(load_model(folder, threads, device))
+        self.loaded = load_model(folder, threads, device)
+        self.model = faulty(self.loaded)
         if revision_of(folder) != before:
             raise Unstable(f"{folder} was replaced while it was read.")
         self.revision = before
@@ -103,6 +104,11 @@ class Served:
                 said |= {"abstained": True, "reason": f"less probable than {self.abstain_below:g}"}
             tasks[name] = said | {"version": known["version"]}
         return {"tasks": tasks, "truncated": labelled.truncated}
+
+    @property
+    def padding(self) -> int:
+        """Tokens of padding that were run so far; only engines know."""
+        return int(getattr(self.loaded, "padding", 0))
 
     def count(self, results: Sequence[dict[str, Any] | str]) -> dict[str, dict[str, int]]:
         """How often each task gave each of its labels; answers that are pieces of a text are not counted."""
@@ -189,7 +195,7 @@ def main(descriptor: int, folder: Path, options: dict[str, Any]) -> None:
 
     def encode() -> None:
         while True:
-            number, results, run_ms = answers.get()
+            number, results, ran = answers.get()
             parts, errors = [], {}
             for place, result in enumerate(results):
                 try:
@@ -200,15 +206,16 @@ def main(descriptor: int, folder: Path, options: dict[str, Any]) -> None:
                 if isinstance(result, str):
                     errors[place] = result
             head = {"op": "done", "id": number, "sizes": [len(part) for part in parts], "errors": errors}
-            send(frame(head | {"run_ms": run_ms, "counts": served.count(results)}, b"".join(parts)))
+            send(frame(head | ran | {"counts": served.count(results)}, b"".join(parts)))
 
     threading.Thread(target=encode, daemon=True).start()
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
             head, _ = receive(connection)
-            start = time.perf_counter()
+            start, padding = time.perf_counter(), served.padding
             results = served.answer(head["items"])
-            answers.put((head["id"], results, 1000 * (time.perf_counter() - start)))
+            ran = {"run_ms": 1000 * (time.perf_counter() - start), "padding": served.padding - padding}
+            answers.put((head["id"], results, ran))
 
 
 def _patiently(folder: Path, options: dict[str, Any]) -> Served:
