@@ -1,11 +1,16 @@
-# How large an installation without torch is: engine and server, and what they need.
+# How large an installation without torch is: engine and server, and what they need; and how large after deploy/slim.sh.
 #     sh benchmarks/install_size.sh
 set -e
+here=$(dirname "$0")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/venv"
-before=$(du -sm "$folder/venv" | cut -f1)
-"$folder/venv/bin/pip" install -q "$(dirname "$0")/..[engine,serve]"
-after=$(du -sm "$folder/venv" | cut -f1)
+size() { du -sm "$folder/venv" | cut -f1; }
+before=$(size)
+"$folder/venv/bin/pip" install -q "$here/..[engine,serve]"
+after=$(size)
+sh "$here/../deploy/slim.sh" "$folder/venv/bin/python"
+slim=$(size)
 "$folder/venv/bin/python" -c "import onepass.engine.engine, importlib.util; assert importlib.util.find_spec('torch') is None"
-echo "{\"installed_mb\": $((after - before))}"
+"$folder/venv/bin/python" -c "import openvino; assert openvino.Core().available_devices == ['CPU']"
+echo "{\"installed_mb\": $((after - before)), \"slim_mb\": $((slim - before))}"
