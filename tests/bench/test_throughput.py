@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from onepass.bench import throughput
+from onepass.bench import onnx, throughput
 from onepass.bench.engines import EncoderParts
 
 
@@ -20,7 +20,20 @@ def test_all_contenders_are_compared_with_the_engine(encoder: Path, monkeypatch:
     monkeypatch.setattr(throughput, "SIDE", 64)
     found = throughput.throughput(["equal"], tasks=2, rounds=1, threads=1, encoder=str(encoder))
     rows = {row["contender"]: row for row in found["rows"]}
-    assert list(rows) == ["engine fp32", "engine int8", "2 models", "2 pipelines", "multi-head BertModel"]
+    stock = [throughput.ONNX_RUNTIME]
+    assert list(rows) == ["engine fp32", "engine int8", "2 models", "2 pipelines", "multi-head BertModel"] + (
+        [] if found["missing"] else stock
+    )
+    assert list(found["missing"]) == (stock if onnx.missing() else [])
     assert rows["engine fp32"]["against_engine_fp32"] == 1.0
     assert rows["2 models"]["tokens_per_s"] == pytest.approx(12 * rows["2 models"]["texts_per_s"])
     assert set(found["peak"]) == {"fp32", "int8"} and found["padding"] == {"equal": 0.0}
+
+
+def test_mixed_lengths_are_set_against_equal_ones():
+    rows = [
+        {"workload": "equal", "contender": "a", "tokens_per_s": 10.0},
+        {"workload": "mixed 8 to 256", "contender": "a", "tokens_per_s": 9.0},
+        {"workload": "one", "contender": "a", "tokens_per_s": 1.0},
+    ]
+    assert throughput.mixed_against_equal(rows) == {"mixed 8 to 256": {"a": 0.9}}

@@ -1,7 +1,7 @@
 """Texts per second from strings to labels, of the engine and of what people use instead, in the same run.
 
-Rivals are given the best case: the N models of a rival are one model that is run N times, so that its weights stay in
-the cache. All contenders tokenise; all read the same texts in the same order.
+Rivals are given the best case: of the N models of a rival one is run, whose weights stay in the cache, and its time is
+multiplied by N. All contenders tokenise; all read the same texts in the same order.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from onepass.bench import onnx
 from onepass.bench.engines import EncoderParts, Form
 from onepass.bench.timing import interleaved
 from onepass.bench.work import log_uniform, operations
@@ -30,6 +31,7 @@ WORKLOADS: dict[str, Callable[[np.random.Generator], np.ndarray]] = {
 """Lengths of the texts in word pieces, [CLS] and [SEP] counted"""
 SIDE = 1536
 """Of the matrices whose product is the machine's peak"""
+ONNX_RUNTIME = "multi-head, stock ONNX Runtime int8"
 BATCH = 8
 """Texts of a batch of a rival, as transformers' Trainer predicts"""
 
@@ -38,7 +40,7 @@ def throughput(
     workloads: Sequence[str] = tuple(WORKLOADS),
     *,
     tasks: int = 8,
-    rounds: int = 9,
+    rounds: int = 7,
     threads: int | None = None,
     rivals: bool = True,
     encoder: str = "embedded",
@@ -51,13 +53,19 @@ def throughput(
     contenders: dict[str, Callable[[list[str]], object]] = {
         name: _labeller(parts, core, tasks) for name, core in engines.items()
     }
+    missing: dict[str, str] = {}
     if rivals:
         contenders |= transformers_rivals(parts, tasks, threads)
+        if lacking := onnx.missing():
+            missing[ONNX_RUNTIME] = f"{' and '.join(lacking)}: pip install 'onepass[bench]'"
+        else:
+            contenders[ONNX_RUNTIME] = onnx_rival(parts, tasks, threads)
     rows = []
     for name in workloads:
         lengths = WORKLOADS[name](np.random.default_rng(0))
         texts = strings(parts, lengths)
         times = interleaved({key: _bound(run, texts) for key, run in contenders.items()}, rounds)
+        times |= {key: tasks * times[key] for key in times if key in (f"{tasks} models", f"{tasks} pipelines")}
         for contender, ms in times.items():
             rows.append(
                 {
@@ -70,8 +78,25 @@ def throughput(
                     "against_engine_int8": ms / times["engine int8"],
                 }
             )
-    found = {"tasks": tasks, "rounds": rounds, "rows": rows, "padding": {n: padding(WORKLOADS[n]) for n in workloads}}
-    return found | {"peak": peak_shares(parts, rounds, threads)}
+    return {
+        "tasks": tasks,
+        "rounds": rounds,
+        "rows": rows,
+        "missing": missing,
+        "mixed_against_equal": mixed_against_equal(rows),
+        "padding": {name: padding(WORKLOADS[name]) for name in workloads},
+        "peak": peak_shares(parts, rounds, threads),
+    }
+
+
+def mixed_against_equal(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """By workload of mixed lengths, the tokens per second of each contender relative to equal lengths."""
+    speeds = {(row["workload"], row["contender"]): row["tokens_per_s"] for row in rows}
+    found: dict[str, dict[str, float]] = {}
+    for (workload, contender), speed in speeds.items():
+        if workload.startswith("mixed") and ("equal", contender) in speeds:
+            found.setdefault(workload, {})[contender] = speed / speeds["equal", contender]
+    return found
 
 
 def strings(parts: EncoderParts, lengths: np.ndarray) -> list[str]:
@@ -135,9 +160,8 @@ def transformers_rivals(parts: EncoderParts, tasks: int, threads: int | None) ->
             for start in range(0, len(texts), BATCH):
                 run(**tokenizer(texts[start : start + BATCH], padding=True, truncation=True, return_tensors="pt"))
 
-    def models(texts: list[str]) -> None:
-        for _ in range(tasks):
-            in_batches(texts, classifier)
+    def one_model(texts: list[str]) -> None:
+        in_batches(texts, classifier)
 
     def multi_head(texts: list[str]) -> None:
         def run(**batch: Any) -> None:
@@ -147,11 +171,30 @@ def transformers_rivals(parts: EncoderParts, tasks: int, threads: int | None) ->
 
         in_batches(texts, run)
 
-    def pipelines(texts: list[str]) -> None:
-        for _ in range(tasks):
-            one(texts, truncation=True)
+    def one_pipeline(texts: list[str]) -> None:
+        one(texts, truncation=True)
 
-    return {f"{tasks} models": models, f"{tasks} pipelines": pipelines, "multi-head BertModel": multi_head}
+    return {f"{tasks} models": one_model, f"{tasks} pipelines": one_pipeline, "multi-head BertModel": multi_head}
+
+
+def onnx_rival(parts: EncoderParts, tasks: int, threads: int | None) -> Callable[[list[str]], object]:
+    """One encoder with the heads of all tasks, in batches as they come."""
+    heads = np.random.default_rng(0).standard_normal((2 * tasks, parts.config.width), dtype=np.float32)
+    run = onnx.session(parts.config, parts.weights, heads, threads)
+    tokenizer = parts.raw_tokenizer()
+    tokenizer.enable_truncation(min(512, parts.config.capacity))
+    tokenizer.enable_padding(pad_id=parts.config.pad_id)
+
+    def label(texts: list[str]) -> object:
+        found = []
+        for start in range(0, len(texts), BATCH):
+            batch = tokenizer.encode_batch(texts[start : start + BATCH])
+            ids, mask = (np.array([getattr(one, name) for one in batch]) for name in ("ids", "attention_mask"))
+            logits = run(ids, mask).reshape(len(batch), tasks, 2)
+            found.append(logits.argmax(-1))
+        return np.concatenate(found)
+
+    return label
 
 
 # --- the machine ----------------------------------------------------------------------------------------------------

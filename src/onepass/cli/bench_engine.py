@@ -61,9 +61,9 @@ def cost(
 def throughput(
     workloads: Annotated[str, typer.Option(help="Some of: equal, mixed 8 to 256, mixed 8 to 512, one.")] = "",
     tasks: Annotated[int, typer.Option(help="Tasks that are answered.", min=1)] = 8,
-    rounds: Annotated[int, typer.Option(help="Times that each is run.", min=1)] = 9,
+    rounds: Annotated[int, typer.Option(help="Times that each is run.", min=1)] = 7,
     threads: Threads = None,
-    rivals: Annotated[bool, typer.Option(help="Also run what people do with transformers.")] = True,
+    rivals: Annotated[bool, typer.Option(help="Also run what people do with transformers and ONNX Runtime.")] = True,
     json: Json = False,
 ) -> None:
     """Texts per second from strings to labels, of the engine and of what people use instead."""
@@ -86,6 +86,11 @@ def throughput(
             f"{row['ms']:.1f}", f"{row['against_engine_fp32']:.2f}", f"{row['against_engine_int8']:.2f}",
         )  # fmt: skip
     show(made)
+    for name, lacking in found["missing"].items():
+        say(f"Not run: {name}. It needs {lacking}")
+    for name, speeds in found["mixed_against_equal"].items():
+        shown = ", ".join(f"{contender} {ratio:.2f}" for contender, ratio in speeds.items())
+        show(f"tokens per second, {name} against equal: {shown}")
     show("padding: " + ", ".join(f"{name} {100 * share:.1f} %" for name, share in found["padding"].items()))
     for precision, peak in found["peak"].items():
         show(

@@ -233,7 +233,7 @@ def read(query: Node, key: Node, value: Node, bias: Node) -> Node:
 
 def constant(array: Any) -> Node:
     # Shared with the array, which the graph keeps: a copy of all weights takes longer than to compile them.
-    return opset13.constant(np.ascontiguousarray(array), shared_memory=True)
+    return opset13.constant(np.asarray(array, order="C"), shared_memory=True)
 
 
 def integer(value: int) -> Node:
