@@ -170,6 +170,7 @@ def _config(model: Model) -> dict[str, Any]:
             "max_length": model.tokenizer.max_length,
         },
         "method": model.choice.model_dump(exclude=None if model.choice.chosen else {"chosen"}),
+        "one_pass": model.method.one_pass,
         "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}},
         "training": model.training_record,
     }

@@ -1,6 +1,7 @@
 """onepass evaluate and onepass info: what is known about a model."""
 
 import json
+import shutil
 
 
 def test_scores_come_as_one_json_object(run, model):
@@ -42,6 +43,24 @@ def test_info_shows_tasks_method_and_passes(run, model):
     assert topic["rows"] == {"train": 24, "validation": 2}
     assert topic["validation"]["metric"] == "accuracy"
     assert topic["parameters"] > 0
+
+
+def test_info_needs_no_torch(process, model, tmp_path):
+    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')")
+    result = process("info", model, "--json", first=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["passes_per_text"] == 1
+
+
+def test_info_of_a_folder_that_does_not_say_its_passes(run, model, tmp_path):
+    shutil.copytree(model, tmp_path / "model")
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert config.pop("one_pass") is True
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config))
+    assert json.loads(run("info", tmp_path / "model", "--json").stdout)["passes_per_text"] == 1
+    config["method"] = {"name": "camtl", "options": {}}
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config))
+    assert json.loads(run("info", tmp_path / "model", "--json").stdout)["passes_per_text"] == 3
 
 
 def test_info_can_be_read(run, model):

@@ -9,11 +9,9 @@ from typing import Any
 def summary(folder: Path) -> dict[str, Any]:
     """What `info --json` shows."""
     from onepass.contents import read_config, read_tasks
-    from onepass.methods import METHODS
 
     config, tasks = read_config(folder), read_tasks(folder)
     encoder, method = config["encoder"], config["method"]
-    one_pass = method["name"] not in METHODS or METHODS[method["name"]].reads_once(method["options"])
     return {
         "folder": str(folder),
         "format": config["format"],
@@ -27,7 +25,7 @@ def summary(folder: Path) -> dict[str, Any]:
         },
         "method": method,
         "engine": engine_of(folder),
-        "passes_per_text": 1 if one_pass else len(tasks),
+        "passes_per_text": 1 if _reads_once(config) else len(tasks),
         "tasks": [
             {
                 "name": task["name"],
@@ -50,6 +48,16 @@ def summary(folder: Path) -> dict[str, Any]:
         "alarms": config["training"].get("alarms", []),
         "versions": config["versions"],
     }
+
+
+def _reads_once(config: dict[str, Any]) -> bool:
+    """Whether the model reads a text once for all tasks; a folder of an early version does not say so."""
+    if "one_pass" in config:
+        return bool(config["one_pass"])
+    from onepass.methods import METHODS  # brings torch, which a folder that is only looked at shall not need
+
+    name, options = config["method"]["name"], config["method"]["options"]
+    return name not in METHODS or METHODS[name].reads_once(options)
 
 
 def engine_of(folder: Path) -> dict[str, Any]:
