@@ -62,6 +62,13 @@ def test_the_readme_and_the_methods_page_list_every_method() -> None:
         assert set(METHODS) <= set(rows), page
 
 
+def test_the_readme_maps_every_part_of_the_library() -> None:
+    (tree,) = re.findall(r"```\nsrc/onepass/\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    parts = [path for path in (ROOT / "src" / "onepass").iterdir() if not path.name.startswith("__")]
+    names = [f"{path.name}/" if path.is_dir() else path.name for path in parts if path.name != "py.typed"]
+    assert [name for name in names if name not in tree] == []
+
+
 def test_the_training_page_lists_every_option_with_its_default() -> None:
     text = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`.*?) \|", text, re.MULTILINE))))

@@ -1,44 +1,31 @@
 """A training that was killed goes on and ends with the weights of one that was not."""
 
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-import onepass
 from onepass.errors import ConfigError
 from onepass.model import Model
 from onepass.training import train
+from onepass.training.checkpoint import Checkpoints
 
+Kill = Callable[..., None]
 OPTIONS = ["train.epochs=3", "train.batch_size=8", "train.evaluate_every=0.5", "train.checkpoint_every_s=0"]
-# Ends the process, without any farewell, right after the k-th checkpoint was written.
-KILLED = """
-import os, sys
-from onepass.training import checkpoint, train
-save, count = checkpoint.Checkpoints.save, [0]
-def save_and_die(self, *rest):
-    save(self, *rest)
-    count[0] += 1
-    if count[0] == int(sys.argv[3]):
-        os._exit(9)
-checkpoint.Checkpoints.save = save_and_die
-train(sys.argv[1], sys.argv[2], overrides=sys.argv[4:], progress=False)
-"""
 
 
 def weights(model: Model) -> dict[str, torch.Tensor]:
     return {name: tensor.clone() for name, tensor in model.state_dict().items()}
 
 
-def kill_after(checkpoints: int, news: Path, output: Path, options: list[str]) -> None:
-    environment = os.environ | {"PYTHONPATH": str(Path(onepass.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", KILLED, str(news), str(output), str(checkpoints), *options]
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert ran.returncode == 9, ran.stderr
-    assert not output.exists()
+def interrupted(save: Callable[..., None]) -> Callable[..., None]:
+    def then_stop(self: Checkpoints, *rest: Any) -> None:
+        save(self, *rest)
+        raise KeyboardInterrupt
+
+    return then_stop
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +34,9 @@ def _one_thread() -> None:
 
 
 @pytest.mark.parametrize("checkpoints", [1, 4])
-def test_a_killed_training_ends_with_the_same_weights(checkpoints: int, news: Path, tmp_path: Path) -> None:
+def test_a_killed_training_ends_with_the_same_weights(
+    checkpoints: int, news: Path, tmp_path: Path, kill_after: Kill
+) -> None:
     whole = train(news, tmp_path / "whole", overrides=OPTIONS, progress=False)
     kill_after(checkpoints, news, tmp_path / "killed", OPTIONS)
     resumed = train(news, tmp_path / "killed", overrides=OPTIONS, resume=True, progress=False)
@@ -58,7 +47,7 @@ def test_a_killed_training_ends_with_the_same_weights(checkpoints: int, news: Pa
     ]
 
 
-def test_a_method_with_stages_goes_on_in_its_stage(news: Path, tmp_path: Path) -> None:
+def test_a_method_with_stages_goes_on_in_its_stage(news: Path, tmp_path: Path, kill_after: Kill) -> None:
     options = [*OPTIONS, "method=single"]
     whole = train(news, tmp_path / "whole", overrides=options, progress=False)
     kill_after(8, news, tmp_path / "killed", options)  # six evaluations a task: in the second task
@@ -77,8 +66,12 @@ def test_resuming_without_a_checkpoint_starts_from_the_beginning(news: Path, tmp
     assert model.training_record["history"][0]["epoch"] < 1
 
 
-def test_other_options_or_data_are_not_mixed_into_a_training(news: Path, tmp_path: Path) -> None:
-    kill_after(1, news, tmp_path / "model", OPTIONS)
+def test_other_options_or_data_are_not_mixed_into_a_training(
+    news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Checkpoints, "save", interrupted(Checkpoints.save))
+    with pytest.raises(KeyboardInterrupt):
+        train(news, tmp_path / "model", overrides=OPTIONS, progress=False)
     with pytest.raises(ConfigError, match="changed since"):
         train(news, tmp_path / "model", overrides=[*OPTIONS, "train.seed=7"], resume=True, progress=False)
     topics = news.with_name("topic.csv")

@@ -1,8 +1,6 @@
 """The second stage: each task from the model of all tasks."""
 
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,19 +14,6 @@ from onepass.training import run
 from onepass.training.finetuning import copies_of
 from onepass.training.loop import Trainer
 
-# Ends the process, without any farewell, right after the k-th checkpoint was written.
-KILLED = """
-import os, sys
-from onepass.training import checkpoint, train
-save, count = checkpoint.Checkpoints.save, [0]
-def save_and_die(self, *rest):
-    save(self, *rest)
-    count[0] += 1
-    if count[0] == int(sys.argv[3]):
-        os._exit(9)
-checkpoint.Checkpoints.save = save_and_die
-train(sys.argv[1], sys.argv[2], overrides=sys.argv[4:], progress=False)
-"""
 TEXTS = ["late goal wins", "senate vote", "why is it good ?"]
 SECOND = ["train.finetune={epochs: 2, encoder_rate: 0.001, head_rate: 0.01}", "epochs=2"]
 
@@ -84,14 +69,13 @@ def test_a_second_stage_that_learns_nothing_keeps_the_joint_weights(news: Path):
     assert answers(model) == {name: pytest.approx(values, abs=1e-5) for name, values in answers(joint).items()}
 
 
-def test_a_training_killed_in_its_second_stage_goes_on_there(news: Path, tmp_path: Path):
+def test_a_training_killed_in_its_second_stage_goes_on_there(
+    news: Path, tmp_path: Path, kill_after: Callable[..., None]
+):
     torch.set_num_threads(1)
     options = [*SECOND, "checkpoint_every_s=0", "evaluate_every=0.5"]
     whole = run.train(news, tmp_path / "whole", overrides=options, progress=False)
-    environment = os.environ | {"PYTHONPATH": str(Path(onepass.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", KILLED, str(news), str(tmp_path / "model"), "5", *options]
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert ran.returncode == 9, ran.stderr
+    kill_after(5, news, tmp_path / "model", options)
     assert (tmp_path / ".model.joint").is_dir()
     resumed = run.train(news, tmp_path / "model", overrides=options, resume=True, progress=False)
     assert answers(whole) == {name: pytest.approx(values, abs=1e-6) for name, values in answers(resumed).items()}

@@ -20,7 +20,7 @@ def train(
     output: Annotated[Path, typer.Option("--output", "-o", help="The model folder to write.", metavar="FOLDER")],
     overrides: Annotated[
         list[str] | None,
-        typer.Argument(help="Other values than the file's: train.epochs=1 method=mtop.", metavar="KEY=VALUE"),
+        typer.Argument(help="Other values than the file's: epochs=3 preset=fast method=mtop.", metavar="KEY=VALUE"),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the model in an existing output folder.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a training that was cut short.")] = False,
@@ -28,7 +28,11 @@ def train(
 ) -> None:
     """Train a model on the tasks of a task file.
 
-    onepass train tasks.yaml -o runs/news train.epochs=3
+    onepass train tasks.yaml -o runs/news
+
+    onepass train tasks.yaml -o runs/news epochs=3 method=mtop tasks.tone.weight=2
+
+    Keys are those of the task file; those without a dot are options of the training, which docs/training.md lists.
     """
     from onepass import training
     from onepass.tasks import read_task_file
