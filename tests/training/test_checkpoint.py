@@ -33,13 +33,25 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
-@pytest.mark.parametrize("checkpoints", [1, 4])
-def test_a_killed_training_ends_with_the_same_weights(
-    checkpoints: int, news: Path, tmp_path: Path, kill_after: Kill
+def test_a_killed_training_ends_with_the_same_weights(news: Path, tmp_path: Path, kill_after: Kill) -> None:
+    whole = train(news, tmp_path / "whole", overrides=OPTIONS, progress=False)
+    kill_after(4, news, tmp_path / "killed", OPTIONS)
+    assert_goes_on_to(whole, news, tmp_path / "killed")
+
+
+def test_an_interrupted_training_ends_with_the_same_weights(
+    news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = train(news, tmp_path / "whole", overrides=OPTIONS, progress=False)
-    kill_after(checkpoints, news, tmp_path / "killed", OPTIONS)
-    resumed = train(news, tmp_path / "killed", overrides=OPTIONS, resume=True, progress=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "save", interrupted(Checkpoints.save))
+        with pytest.raises(KeyboardInterrupt):
+            train(news, tmp_path / "stopped", overrides=OPTIONS, progress=False)
+    assert_goes_on_to(whole, news, tmp_path / "stopped")
+
+
+def assert_goes_on_to(whole: Model, news: Path, output: Path) -> None:
+    resumed = train(news, output, overrides=OPTIONS, resume=True, progress=False)
     for name, tensor in weights(whole).items():
         assert torch.equal(tensor, weights(resumed)[name]), name
     assert [entry["scores"] for entry in resumed.training_record["history"]] == [
