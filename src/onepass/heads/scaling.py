@@ -20,6 +20,7 @@ from onepass.tasks import Task
 LEAST_ROWS, MOST_ROWS = 50, 10_000
 FOLDS, BINS = 5, 15
 COLDEST, HOTTEST = 0.1, 10.0
+GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 PULL = 5.0  # how strongly a label's temperature is held to the task's, where the label has few rows
 Losses = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """From items (their numbers) and their temperatures to their losses"""
@@ -116,13 +117,31 @@ def label_reliability(log_p: np.ndarray, targets: np.ndarray) -> dict[str, float
 
 def _one(losses: Losses, items: np.ndarray, around: float = 1.0, pull: float = 1.0) -> float:
     """The temperature of least loss over items, held a little to another one."""
-    from scipy.optimize import minimize_scalar
 
     def loss(log_t: float) -> float:
         return float(losses(items, np.full(len(items), math.exp(log_t))).sum()) + pull * (log_t - math.log(around)) ** 2
 
-    bounds = (math.log(COLDEST), math.log(HOTTEST))
-    return math.exp(minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-3}).x)
+    return math.exp(_lowest(loss, math.log(COLDEST), math.log(HOTTEST)))
+
+
+def _lowest(value: Callable[[float], float], low: float, high: float) -> float:
+    """Where a function with one valley is lowest, by golden-section search; importing scipy's takes longer than this.
+
+    >>> round(_lowest(lambda x: (x - 0.3) ** 2, -1.0, 1.0), 2)
+    0.3
+    """
+    left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
+    at_left, at_right = value(left), value(right)
+    while high - low > 1e-3:
+        if at_left <= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - GOLDEN * (high - low)
+            at_left = value(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + GOLDEN * (high - low)
+            at_right = value(right)
+    return (low + high) / 2
 
 
 def _each(losses: Losses, items: np.ndarray, groups: np.ndarray, num_groups: int) -> np.ndarray:
