@@ -88,13 +88,11 @@ def _read(query: Node, key: Node, value: Node, mask: Node, own_scores: Node, own
     """
     scores = opset13.add(opset13.matmul(query, key, False, True), mask)  # (G, heads, R, M)
     last = integers(3)
-    highest = opset13.maximum(
-        opset13.reduce_max(scores, last, keep_dims=True), opset13.reduce_max(own_scores, last, keep_dims=True)
-    )
+    own_highest = own_scores if n == 1 else opset13.reduce_max(own_scores, last, keep_dims=True)
+    highest = opset13.maximum(opset13.reduce_max(scores, last, keep_dims=True), own_highest)
     on_text, on_own = (opset13.exp(opset13.subtract(part, highest)) for part in (scores, own_scores))
-    total = opset13.add(
-        opset13.reduce_sum(on_text, last, keep_dims=True), opset13.reduce_sum(on_own, last, keep_dims=True)
-    )
+    own_total = on_own if n == 1 else opset13.reduce_sum(on_own, last, keep_dims=True)
+    total = opset13.add(opset13.reduce_sum(on_text, last, keep_dims=True), own_total)
     from_text = opset13.matmul(on_text, value, False, False)
     if n == 1:
         from_own = opset13.multiply(on_own, own_value)
