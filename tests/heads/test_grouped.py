@@ -7,14 +7,14 @@ from onepass.data.items import Reading
 from onepass.heads.classification import Classification
 from onepass.tasks import Task
 
-KIND = Classification(group=["passage", "question"])
+KIND = Classification(group_by=["passage", "question"])
 TASK = Task(
     name="multirc",
     text=["paragraph", "answer"],
     label="label",
     labels=["0", "1"],
     metric="f1a",
-    options={"group": ["passage", "question"]},
+    options={"group_by": ["passage", "question"]},
 )
 # MultiRC: three questions. What is said of each answer, what is right, and by hand:
 #   1: 1 1 0 / 1 0 0   F1 2/3 (precision 1/2, recall 1), not matched

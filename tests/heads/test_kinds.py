@@ -1,5 +1,6 @@
 """Kinds by name."""
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from onepass.heads.regression import Regression
 from onepass.tasks import Task, TaskFile
 
 NEEDED: dict[str, dict[str, Any]] = {
-    "classification": {"options": {"group": "question"}},
+    "classification": {"options": {"group_by": "question"}},
     "choice": {"options": {"choices": ["one", "two"]}},
     "words": {"options": {"words": "word"}},
     "extraction": {"text": ["question", "context"]},
@@ -29,6 +30,12 @@ def test_every_kind_has_metrics_and_no_faults_without_options(name: str):
     assert faults_of(kind=name, **NEEDED.get(name, {})) == []
     for metric in KINDS[name].metrics:
         assert faults_of(kind=name, metric=metric, **NEEDED.get(name, {})) == []
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_no_option_has_the_name_of_a_key_that_every_task_has(name: str):
+    """In a task file both stand side by side, and the key would be taken."""
+    assert not set(inspect.signature(KINDS[name]).parameters) & set(Task.model_fields)
 
 
 def test_a_kind_is_made_with_the_options_of_its_task():

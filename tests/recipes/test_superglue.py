@@ -78,12 +78,14 @@ def test_multirc_has_a_row_for_each_answer(superglue, tmp_path, rows):
     assert len(found) == 12
     assert found[5] == {
         "index": {"paragraph": 1, "question": 2, "answer": 1},
+        "question_number": "1 2",
         "paragraph": "the goal 1 is late",
         "question_answer": "why is goal 0 ? late 1",
         "label": "true",
     }
     tasks = read_task_file(made.task_file, checks=[check_kinds]).tasks
-    assert tasks["multirc"].metric == "f1" and tasks["multirc"].labels[1] == "true"
+    assert tasks["multirc"].metric == "f1a" and tasks["multirc"].options == {"group_by": "question_number"}
+    assert tasks["multirc"].labels[1] == "true"
     assert tasks["boolq"].text == ("question", "passage")
     assert rows(made.folder / "boolq-train.jsonl")[1]["label"] == "true"
 
@@ -112,7 +114,8 @@ def test_the_queries_of_record_have_the_passages_entities(superglue, tmp_path, r
 def test_the_mean_is_the_leaderboards():
     scores = {known.name: {known.keys["metric"]: 70.0} for known in RECIPES["superglue"].sets}
     scores["cb"] |= {"accuracy": 90.0, "macro_f1": 60.0}
-    assert averages(scores, {})["superglue"] == pytest.approx((7 * 70 + 75) / 8)
+    scores["multirc"] = {"f1a": 60.0, "group_match": 20.0}
+    assert averages(scores, {})["superglue"] == pytest.approx((6 * 70 + 75 + 40) / 8)
     assert averages({"cb": scores["cb"]}, {}) == {}
 
 
@@ -158,4 +161,5 @@ def test_a_model_is_handed_in_with_the_original_names(superglue, tmp_path, encod
     assert found["RTE.jsonl"][0]["label"] in ("entailment", "not_entailment")
     assert len(found["MultiRC.jsonl"]) == 3
     result = run("evaluate", tmp_path / "model", made.task_file, "--json")
+    assert {"f1a", "f1m", "group_match"} <= set(json.loads(result.stdout)["tasks"]["multirc"])
     assert list(json.loads(result.stdout)["averages"]) == ["superglue"]

@@ -31,7 +31,7 @@ def test_the_commonest_answer_by_hand(keys: dict[str, object], known: list, targ
 
 def test_the_commonest_answer_of_rows_that_belong_together():
     task = Task(
-        name="task", text="text", label="label", labels=["no", "yes"], metric="group_match", options={"group": "q"}
+        name="task", text="text", label="label", labels=["no", "yes"], metric="group_match", options={"group_by": "q"}
     )
     readings = [Reading(group=group) for group in ("a", "a", "b")]
     found = make_kind(task).baseline(task, np.array([0, 0, 1]), np.array([0, 1, 0]), readings)

@@ -65,7 +65,7 @@ class Classification(Kind):
     threshold: a probability under which an answer is withheld, or how to choose one on validation: see
         `onepass.heads.thresholds.POSSIBLE`. With `label: NAME` only that label has one, and it is given from there on
         even where another is likelier.
-    group: a column, or several, that rows of one question have in common, for the metrics f1a, f1m and group_match.
+    group_by: a column, or several, that rows of one question have in common, for the metrics f1a, f1m and group_match.
     windows, overlap: how many windows of a long text are read at most, and the share of one that the next reads again.
     pooling: what their logits become together: the `mean`, or the `max` of each label.
     """
@@ -80,16 +80,18 @@ class Classification(Kind):
         focal: float = 0.0,
         label_smoothing: float = 0.0,
         threshold: float | Mapping[str, Any] | None = None,
-        group: str | Sequence[str] = (),
+        group_by: str | Sequence[str] = (),
         windows: int = 1,
         overlap: float = 0.25,
         pooling: str = "mean",
     ):
         self.read_windows(windows, overlap, pooling)
-        columns = [group] if isinstance(group, str) else group if isinstance(group, (list, tuple)) else [None]
+        columns = (
+            [group_by] if isinstance(group_by, str) else group_by if isinstance(group_by, (list, tuple)) else [None]
+        )
         if not all(isinstance(column, str) and column for column in columns):
-            raise wrong_option("group", group, "a column, or a list of columns")
-        self.group = [str(column) for column in columns]
+            raise wrong_option("group_by", group_by, "a column, or a list of columns")
+        self.group_by = [str(column) for column in columns]
         if isinstance(class_weights, Mapping):
             class_weights = {label_text(label): weight for label, weight in class_weights.items()}
             for label, weight in class_weights.items():
@@ -108,18 +110,18 @@ class Classification(Kind):
         self.label_smoothing = label_smoothing
 
     def unfit(self, task: Task) -> str:
-        if task.metric not in GROUPED or self.group:
+        if task.metric not in GROUPED or self.group_by:
             return ""
-        return f"the metric {task.metric!r} is over groups of rows. Needed: group, the column that names them."
+        return f"the metric {task.metric!r} is over groups of rows. Needed: group_by, the column that names them."
 
     def columns(self, task: Task) -> list[str]:
-        return list(dict.fromkeys([*super().columns(task), *self.group]))
+        return list(dict.fromkeys([*super().columns(task), *self.group_by]))
 
     def item(self, task: Task, row: Row) -> Item | None:
         item = super().item(task, row)
-        if item is None or not self.group or not all(column in row for column in self.group):
+        if item is None or not self.group_by or not all(column in row for column in self.group_by):
             return item  # a text to be answered needs no group
-        return replace(item, group=" ".join(str(row[column]) for column in self.group))
+        return replace(item, group=" ".join(str(row[column]) for column in self.group_by))
 
     def labels_in(self, task: Task, row: Row) -> Iterable[str]:
         return () if self.blank(task, row) else (label_text(row[task.label]),)
@@ -337,4 +339,4 @@ class Classification(Kind):
 
     def metric_names(self, task: Task) -> list[str]:
         names = super().metric_names(task)
-        return [name for name in names if self.group or name == task.metric or name not in self.special_metrics]
+        return [name for name in names if self.group_by or name == task.metric or name not in self.special_metrics]
