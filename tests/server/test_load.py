@@ -31,3 +31,12 @@ def test_no_answer_is_a_fault() -> None:
 
     load = asyncio.run(measure())
     assert load.faults == sum(load.statuses.values()) > 0
+
+
+def test_answers_that_a_queue_gives_afterwards_are_no_speed() -> None:
+    load, more = Load(seconds=2.0), Load(seconds=2.0)
+    for in_time in (True, True, False):
+        load.add(200, 5.0, in_time)
+    more.add(429, 1.0)
+    load.join(more)
+    assert load.rate() == 0.5 and load.statuses == {200: 3, 429: 1} and load.quantile(0.5, 429) == 1.0

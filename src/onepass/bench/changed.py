@@ -52,7 +52,10 @@ async def changes(bench: Bench, server: Server, client: Client) -> Check:
         refused += await change("PUT", spoilt[(number + 1) % 2]) in (409, 422)
     over.set()
     await asking
-    total = _together(loads)
+    alone.join(await open_loop(client, bench.requests(client), 0.5 * bench.capacity, 5))
+    total = Load()
+    for load in loads:
+        total.join(load)
     wrong = _wrong(total, served)
     growth = server.memory() - memory
     check.found = {
@@ -85,16 +88,6 @@ def _revision(server: Server) -> str:
 def _versions(server: Server) -> dict[str, tuple[int, frozenset[str]]]:
     """The version and the labels of each task that is served."""
     return {task["name"]: (task["version"], frozenset(task["labels"])) for task in _tasks(server)}
-
-
-def _together(loads: list[Load]) -> Load:
-    total = Load(seconds=sum(load.seconds for load in loads))
-    for load in loads:
-        total.statuses.update(load.statuses)
-        total.bodies += load.bodies
-        for status, values in load.latencies.items():
-            total.latencies.setdefault(status, []).extend(values)
-    return total
 
 
 def _wrong(load: Load, served: dict[str, dict[str, tuple[int, frozenset[str]]]]) -> int:
