@@ -75,6 +75,39 @@ async def test_a_batch_is_what_waited_up_to_its_tokens() -> None:
 
 
 @asyncly
+async def test_a_batch_takes_about_as_long_as_it_may() -> None:
+    batcher, _, worker = parts(batch_tokens=10_000, batch_s=0.5)
+    batcher.submit(ask([10]))
+    for _ in range(30):
+        batcher.submit(ask([50]))
+    worker.answer(batcher, seconds=0.01)  # as fast as the first passes said: 1,000 tokens a second
+    assert worker.sent[1] == [50] * 10
+    worker.answer(batcher, seconds=0.25)  # twice as fast: more from now on
+    assert 10 < len(worker.sent[2]) < 20
+
+
+@asyncly
+async def test_a_slow_first_batch_does_not_turn_others_away() -> None:
+    batcher, _, worker = parts(max_wait_s=2.0)
+    batcher.submit(ask([10]))
+    worker.answer(batcher, seconds=0.5)  # 20 tokens a second, once
+    for _ in range(10):
+        batcher.submit(ask([50]))  # half a second at the usual speed
+
+
+@asyncly
+async def test_an_answer_that_is_there_is_given_though_its_time_is_over() -> None:
+    batcher, _, worker = parts()
+    request, late = ask([10]), ask([10])
+    batcher.submit(request)
+    batcher.submit(late)
+    late.end(TimeoutError())
+    worker.answer(batcher)
+    request.end(TimeoutError())
+    assert request.future.exception() is None and isinstance(late.future.exception(), TimeoutError)
+
+
+@asyncly
 async def test_a_request_is_done_when_its_last_text_is() -> None:
     batcher, _, worker = parts()
     request = ask([60, 60, 60])

@@ -87,6 +87,14 @@ def test_a_server_with_keys_and_its_end(start: Callable[..., Any], tmp_path: Pat
     assert server.predict("late goal wins")[0] == 200
     status, body, headers = server.request("POST", "/predict", b'{"inputs": "a"}', {"Content-Type": "application/json"})
     assert status == 429 and b"over_budget" in body and int(headers["retry-after"]) >= 1
+    with server.raw() as connection:  # refused before the body is there, and then good for another request
+        connection.sendall(
+            b"POST /predict HTTP/1.1\r\nHost: a\r\nX-API-Key: few\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 15\r\n\r\n"
+        )
+        assert connection.recv(10_000).startswith(b"HTTP/1.1 429")
+        connection.sendall(b'{"inputs": "a"}' + b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert connection.recv(10_000).startswith(b"HTTP/1.1 200")
     server.key = "a key"
     assert server.get("/tasks", Host="any.example")[0] == 200  # with keys, names do not matter
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from onepass.server.pool import Generation, Worker
     from onepass.server.settings import Settings
 
-FORGET = 0.9  # of what is known of the speed, with each batch
+HALF_LIFE_S = 2.0  # of what is known of the speed, in seconds of work
+FEWEST_TOKENS = 256  # of a batch that is cut short for the time it takes
 MESSAGES = {
     "failed": (500, "The model failed on this text."),
     "not_finite": (500, "The model's answer about this text is not a number."),
@@ -51,6 +52,11 @@ class Ask:
     """Whether nobody waits any more"""
     queue_ms: float = 0.0
     run_ms: float = 0.0
+
+    def end(self, reason: Exception) -> None:
+        """Wait no longer, unless it is answered."""
+        if not self.future.done():
+            self.future.set_exception(reason)
 
     def reset(self) -> None:
         """Forget what is known: the version that answered so far is gone."""
@@ -109,6 +115,14 @@ class Batcher:
         if self._seconds:
             return self._tokens / self._seconds
         return float(self.generations[-1].facts["times"]["tokens_per_s"]) if self.generations else 1000.0
+
+    @property
+    def most_tokens(self) -> int:
+        """Tokens of the next batch: what a worker does in the time that a batch may take.
+
+        Who comes while a batch runs waits for its end, and all of its answers leave at once.
+        """
+        return min(self.settings.batch_tokens, max(FEWEST_TOKENS, int(self.rate * self.settings.batch_s)))
 
     def expected_wait(self) -> float:
         """Seconds until a request that came now would run."""
@@ -178,7 +192,7 @@ class Batcher:
         now = time.monotonic()
         items: list[Item] = []
         kept: list[Item] = []
-        tokens = 0
+        tokens, most = 0, self.most_tokens
         while self.queue and len(items) < self.settings.batch_texts:
             item = self.queue[0]
             ask = item.ask
@@ -189,7 +203,7 @@ class Batcher:
                 kept.append(self._pop())
                 continue
             # One that was on a worker when it ended goes alone: it may have been the reason.
-            if items and (item.attempts or tokens + item.size > self.settings.batch_tokens):
+            if items and (item.attempts or tokens + item.size > most):
                 break
             items.append(self._pop())
             tokens += item.size
@@ -230,10 +244,17 @@ class Batcher:
                 ask.errors[item.place] = code
             self._one_less(ask)
         if batch.items:
-            self._tokens = FORGET * self._tokens + batch.tokens
-            self._seconds = FORGET * self._seconds + seconds
+            self._learn(batch.tokens, seconds)
             self.metrics.batch(batch, head)
         self.dispatch()
+
+    def _learn(self, tokens: int, seconds: float) -> None:
+        """How fast workers are: a second of what the first passes showed, and then ever more of what batches take."""
+        if not self._seconds:
+            self._tokens, self._seconds = self.rate, 1.0
+        keep = 0.5 ** (seconds / HALF_LIFE_S)
+        self._tokens = keep * self._tokens + tokens
+        self._seconds = keep * self._seconds + seconds
 
     def _one_less(self, ask: Ask) -> None:
         ask.left -= 1

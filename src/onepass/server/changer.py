@@ -19,6 +19,7 @@ from typing import Any
 from onepass.atomic import MANIFEST, read_json, write_json, write_manifest
 from onepass.errors import OnepassError
 from onepass.server.archive import FILES, SHARED, check_belongs
+from onepass.server.priority import give_way
 from onepass.server.versions import restore
 
 
@@ -83,7 +84,7 @@ CHANGES: dict[str, Callable[[Path, dict[str, Any]], str]] = {
 def main() -> None:
     logging.getLogger("onepass").addHandler(logging.NullHandler())
     job = json.load(sys.stdin)
-    os.nice(job["nice"])  # those who ask come first
+    give_way(job["nice"])
     try:
         result = {"proof": CHANGES[job["change"]](Path(job["folder"]), job)}
     except (OnepassError, KeyError, TypeError, ValueError) as error:

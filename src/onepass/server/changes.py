@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from onepass.errors import OnepassError
 from onepass.server.folder import Unstable
+from onepass.server.priority import gently
 from onepass.server.replies import Refused
 from onepass.server.versions import keep, restore
 
@@ -84,7 +85,7 @@ class Changes:
                 job.state = "running"
                 before = None
                 if job.change != "reload":
-                    before = await asyncio.to_thread(self._keep)
+                    before = await asyncio.to_thread(gently, self._keep)
                     self.pool.hold = True  # what the folder is between two steps of a change is not for serving
                     await self._change(job, facts)
                 job.state = "loading"
@@ -110,7 +111,7 @@ class Changes:
 
         async def keeping() -> None:
             try:
-                await asyncio.to_thread(self._keep)
+                await asyncio.to_thread(gently, self._keep)
             except OnepassError as error:
                 log.warning("this version cannot be kept to be taken back later: %s", error)
 
@@ -135,7 +136,7 @@ class Changes:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env=self.pool.environment(),
-            start_new_session=True,
+            process_group=0,
         )
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         try:

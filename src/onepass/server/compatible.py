@@ -40,7 +40,7 @@ def add_compatible_routes(app: FastAPI, service: Service) -> None:
     )
     async def classify(request: Request) -> Response:
         """Probabilities of one task's labels, as vLLM answers. `task`, or `model` as TASK or MODEL/TASK, names it."""
-        key = service.key(request.headers)
+        key = service.admit(request.headers)
         body = await read_json(request, service.settings.max_body_bytes)
         _check_strings(body, "model", "task")
         texts = texts_of(body.get("input"), service.settings, "input")
@@ -68,7 +68,7 @@ def add_compatible_routes(app: FastAPI, service: Service) -> None:
     )
     async def moderations(request: Request) -> Response:
         """What is flagged, as OpenAI answers: tasks of two labels, and each label of a multilabel task."""
-        key = service.key(request.headers)
+        key = service.admit(request.headers)
         body = await read_json(request, service.settings.max_body_bytes)
         _check_strings(body, "model")  # which is ours, whatever it says
         texts = texts_of(body.get("input"), service.settings, "input")
@@ -124,7 +124,7 @@ def add_compatible_routes(app: FastAPI, service: Service) -> None:
     )
     async def infer(request: Request, model: str) -> Response:
         """KServe: labels and probabilities as tensors. A second input of the same shape makes pairs."""
-        key = service.key(request.headers)
+        key = service.admit(request.headers)
         body = await read_json(request, service.settings.max_body_bytes)
         _check_model(service, model)
         _check_strings(body, "id")

@@ -32,8 +32,8 @@ class Key:
         self._left = (tokens_per_s or 0) * BURST_S
         self._when = clock()
 
-    def charge(self, tokens: int) -> None:
-        """Take tokens from the budget, or raise when it is used up; a large request may run it into debt."""
+    def check_budget(self) -> None:
+        """Raise when the budget is used up."""
         if self.tokens_per_s is None:
             return
         now = self._clock()
@@ -46,6 +46,10 @@ class Key:
                 f"This key has a budget of {self.tokens_per_s:g} tokens a second, and it is used up.",
                 retry_s=-self._left / self.tokens_per_s,
             )
+
+    def charge(self, tokens: int) -> None:
+        """Take tokens from the budget, or raise when it is used up; a large request may run it into debt."""
+        self.check_budget()
         self._left -= tokens
 
 

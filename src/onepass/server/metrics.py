@@ -33,8 +33,10 @@ class Metrics:
             ["outcome"],
             registry=registry,
         )
-        for outcome in ("received", "answered", "failed", "rejected", "expired", "left"):
-            self.asks.labels(outcome)
+        # Finding a counter by its labels costs more than counting.
+        outcomes = ("received", "answered", "failed", "rejected", "expired", "left")
+        self._asks = {outcome: self.asks.labels(outcome) for outcome in outcomes}
+        self._requests: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         self.queue_seconds = Histogram(
             "onepass_queue_seconds", "Wait until the first text of a request was on a worker.", buckets=SECONDS,
             registry=registry,
@@ -69,6 +71,17 @@ class Metrics:
             "Workers that hold a model.",
             lambda: sum(worker.ready for generation in batcher.generations for worker in generation.workers),
         )
+
+    def count_ask(self, outcome: str) -> None:
+        self._asks[outcome].inc()
+
+    def count_request(self, route: str, status: int, seconds: float) -> None:
+        found = self._requests.get((route, status))
+        if found is None:
+            found = self.requests.labels(route, status), self.request_seconds.labels(route)
+            self._requests[route, status] = found
+        found[0].inc()
+        found[1].observe(seconds)
 
     def batch(self, batch: Batch, head: dict[str, Any]) -> None:
         """What a worker says of a batch."""

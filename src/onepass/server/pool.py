@@ -88,7 +88,7 @@ class Worker:
                     pass_fds=[theirs.fileno()],
                     stdin=asyncio.subprocess.DEVNULL,
                     env=self.pool.environment(),
-                    start_new_session=True,  # Ctrl-C in a terminal is the server's to handle
+                    process_group=0,  # Ctrl-C in a terminal is the server's to handle
                 )
             reader, self.writer = await asyncio.open_connection(sock=ours)
             if self.wanted:
@@ -111,7 +111,7 @@ class Worker:
         """Tell the process to load the model, now or as soon as it listens."""
         self.wanted, self.born = True, time.monotonic()
         if self.writer is not None:
-            self.writer.write(frame({"op": "load"}))
+            self.writer.write(frame({"op": "load", "gently": self.pool.serving}))
 
     def _hear(self, head: dict[str, Any], body: bytes) -> None:
         self.beaten = now = time.monotonic()
@@ -176,6 +176,7 @@ class Pool:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._not_before = 0.0
         self._closed = False
+        self._read: tuple[tuple[bytes, int], Tokenizer] | None = None
         self._seen, self._tries, self._next_try = "", 0, 0.0
         self._judge_after = 0.0
         """No worker is found silent before this: the server did not listen"""
@@ -194,7 +195,20 @@ class Pool:
                 "device": self.settings.device,
             }
         )
-        return [sys.executable, "-m", "onepass.server.worker", str(descriptor), str(self.folder), options]
+        return [
+            sys.executable,
+            "-m",
+            "onepass.server.worker",
+            str(descriptor),
+            str(self.folder),
+            options,
+            *["gently"] * self.serving,
+        ]
+
+    @property
+    def serving(self) -> bool:
+        """Whether a worker answers, so that others have time to load."""
+        return self.current is not None and any(worker.ready for worker in self.current.workers)
 
     @property
     def threads(self) -> int:
@@ -263,7 +277,12 @@ class Pool:
         self.batcher.dispatch()
 
     def _tokenizer(self, facts: dict[str, Any]) -> Tokenizer:
-        return Tokenizer.load(self.folder / "tokenizer.json", facts["max_length"])
+        """The tokenizer of a version; mostly that of the one before, and reading it would hold up everybody."""
+        path, length = self.folder / "tokenizer.json", facts["max_length"]
+        known = path.read_bytes(), length
+        if self._read is None or self._read[0] != known:
+            self._read = known, Tokenizer.load(path, length)
+        return self._read[1]
 
     async def _refill(self) -> None:
         """One more worker for the current version."""

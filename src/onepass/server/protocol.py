@@ -111,7 +111,7 @@ def guarded_protocol(settings: Settings, metrics: Metrics) -> type[H11Protocol]:
             if state is h11.SEND_BODY and self._phase != "body":
                 self._received = self._useful = 0
                 self._enter("body", settings.body_s)
-            elif state is not h11.SEND_BODY and state is not h11.IDLE:
+            elif state is not h11.SEND_BODY and (state is not h11.IDLE or self._phase == "body"):
                 self._enter("")
 
         def _enter(self, phase: str, seconds: float = 0.0) -> None:

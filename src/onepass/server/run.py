@@ -83,6 +83,7 @@ async def _serve(
         lifespan="off",
         log_config=None,
         access_log=False,
+        proxy_headers=False,
         server_header=False,
         timeout_keep_alive=settings.keep_alive_s,  # type: ignore[arg-type]
         timeout_graceful_shutdown=settings.drain_s,  # type: ignore[arg-type]

@@ -73,10 +73,23 @@ class Service:
             raise Refused(401, "unauthorised", "Send a key: Authorization: Bearer KEY, or X-API-Key: KEY.")
         return key
 
+    def admit(self, headers: Mapping[str, str]) -> Key:
+        """Who asks for labels; raises before anything is read if the answer would be to try again later."""
+        key = self.key(headers)
+        try:
+            self._check_under_way(key, key.under_way + 1)
+            self.batcher.check_room()
+            key.check_budget()
+        except Refused:
+            self.metrics.count_ask("received")
+            self.metrics.count_ask("rejected")
+            raise
+        return key
+
     async def ask(self, request: Request, key: Key, texts: Sequence[Any], tasks: Sequence[str] | None) -> Answered:
         """Labels for texts; waits in the queue, and gives up when the client leaves or the time is over."""
         outcome = "failed"
-        self.metrics.asks.labels("received").inc()
+        self.metrics.count_ask("received")
         key.under_way += 1
         try:
             answered = await self._ask(request, key, texts, tasks)
@@ -90,33 +103,35 @@ class Service:
             raise
         finally:
             key.under_way -= 1
-            self.metrics.asks.labels(outcome).inc()
+            self.metrics.count_ask(outcome)
+
+    def _check_under_way(self, key: Key, count: int) -> None:
+        if key is not ANYONE and count > self.settings.max_requests_per_key:
+            raise Refused(429, "too_many_requests", "Too many requests of this key are under way.", retry_s=1)
 
     async def _ask(self, request: Request, key: Key, texts: Sequence[Any], tasks: Sequence[str] | None) -> Answered:
         seconds = deadline_of(request.headers, self.settings.deadline_s)
         arrived = time.monotonic()
-        if key is not ANYONE and key.under_way > self.settings.max_requests_per_key:
-            raise Refused(429, "too_many_requests", "Too many requests of this key are under way.", retry_s=1)
+        self._check_under_way(key, key.under_way)
         generation = self.generation()
-        self.batcher.check_room()
         sizes = await self._measure(texts, generation)
         key.charge(sum(sizes))
         ask = Ask(texts, tasks, sizes, deadline=arrived + seconds)
         self.batcher.submit(ask)
+        loop = asyncio.get_running_loop()
         # After the body nothing comes but the news that the client left.
-        gone: asyncio.Future[Any] = asyncio.ensure_future(request.receive())
+        gone: asyncio.Task[Any] = loop.create_task(request.receive())  # type: ignore[arg-type]
+        gone.add_done_callback(lambda _: ask.end(Left()))
+        late = Refused(504, "deadline", f"There was no answer within {seconds:g} s.")
+        timer = loop.call_later(ask.deadline - time.monotonic(), ask.end, late)
         try:
-            both: set[asyncio.Future[Any]] = {ask.future, gone}
-            await asyncio.wait(both, timeout=max(0.0, ask.deadline - time.monotonic()), return_when="FIRST_COMPLETED")
+            await ask.future
         finally:
+            timer.cancel()
             gone.cancel()
-            if not ask.future.done():
-                self.batcher.cancel(ask)
-        if ask.future.done() and ask.generation is not None:
-            return Answered(ask, ask.generation)
-        if gone.done() and not gone.cancelled():
-            raise Left
-        raise Refused(504, "deadline", f"There was no answer within {seconds:g} s.")
+            self.batcher.cancel(ask)
+        assert ask.generation is not None  # it has answered
+        return Answered(ask, ask.generation)
 
     async def _measure(self, texts: Sequence[Any], generation: Generation) -> list[int]:
         """The tokens of each input, about: a task that reads long texts in windows reads more than one sequence."""

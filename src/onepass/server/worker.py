@@ -1,10 +1,10 @@
 """The process that holds the model: reads batches from its socket, answers them, and says that it is alive.
 
-    python -m onepass.server.worker FD FOLDER OPTIONS
+    python -m onepass.server.worker FD FOLDER OPTIONS [gently]
 
 It knows nothing of HTTP. Answers are encoded and sent by a second thread while the next batch runs. The messages are
 
-    to the worker      load; batch {id, items: [{text, tasks}]}
+    to the worker      load {gently}; batch {id, items: [{text, tasks}]}
     from the worker    beat; ready {what it holds}; refused {message};
                        done {id, sizes, errors, counts, run_ms, padding} and the answers
 """
@@ -25,6 +25,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,11 @@ from onepass.server.faults import faulty
 from onepass.server.folder import Unstable, describe, revision_of
 from onepass.server.forms import fits, form_of
 from onepass.server.frames import frame, receive
+from onepass.server.priority import COMPUTING, gently, give_way
 
 BEAT_S = 0.2
 ABSTAINED = "(abstained)"
+SHORT, TOGETHER = (6, 10, 14, 18), 6  # words of a text, and texts of a batch, that a worker is made ready for
 
 
 class Served:
@@ -120,9 +123,12 @@ class Served:
                 counts.setdefault(name, Counter()).update([ABSTAINED] if answer["abstained"] else labels)
         return {name: dict(counter) for name, counter in counts.items()}
 
-    def probe(self, words: int = 1) -> Any:
-        """An input that some task answers: a text, a pair where there are only tasks on pairs, else a row."""
-        text = " ".join(["probe"] * words)
+    def probe(self, words: int = 1, number: int | None = None) -> Any:
+        """An input that some task answers: a text, a pair where there are only tasks on pairs, else a row.
+
+        Those of different numbers differ: the same one twice would be computed once.
+        """
+        text = " ".join(["probe"] * words if number is None else [str(number), *["probe"] * (words - 1)])
         texts = {task["texts"] for task in self.tasks.values()}
         if 1 in texts or 2 in texts:
             return text if 1 in texts else [text, text]
@@ -133,13 +139,14 @@ class Served:
         text = self.probe(24)
         name = next(name for name, task in self.tasks.items() if fits(form_of(text), task))
         every, one = {"text": text, "tasks": None}, {"text": text, "tasks": [name]}
+        eight = [{"text": self.probe(24, number), "tasks": None} for number in range(8)]
         self._timed([every])
         first = self.answer([every])[0]
         for task, answer in first["tasks"].items() if isinstance(first, dict) else ():
             self.tasks[task]["several"] = isinstance(answer["label"], list)
         times: dict[str, list[float]] = {"pass_ms": [], "one_task_ms": [], "eight_ms": []}
         for _ in range(5):
-            for key, items in (("pass_ms", [every]), ("one_task_ms", [one]), ("eight_ms", [every] * 8)):
+            for key, items in (("pass_ms", [every]), ("one_task_ms", [one]), ("eight_ms", eight)):
                 times[key].append(self._timed(items))
         found = {key: min(values) for key, values in times.items()}  # other programs only ever add to a time
         tokens = 8 * min(26 * max(1, form_of(text)[0]), self.described["max_length"])
@@ -148,6 +155,12 @@ class Served:
             "one_task_ms": found["one_task_ms"],
             "tokens_per_s": 1000 * tokens / found["eight_ms"],
         }
+
+    def prepare(self) -> None:
+        """Run small batches of short texts: the runtime takes longer for each new shape, and nobody waits yet."""
+        for words in SHORT:
+            for count in range(1, TOGETHER + 1):
+                self.answer([{"text": self.probe(words, number), "tasks": None} for number in range(count)])
 
     def _timed(self, items: list[dict[str, Any]]) -> float:
         start = time.perf_counter()
@@ -159,7 +172,7 @@ class Served:
         return 1000 * (time.perf_counter() - start)
 
 
-def main(descriptor: int, folder: Path, options: dict[str, Any]) -> None:
+def main(descriptor: int, folder: Path, options: dict[str, Any], gentle: bool) -> None:
     connection = socket.socket(fileno=descriptor)
     _settle()
     sending = threading.Lock()
@@ -177,15 +190,16 @@ def main(descriptor: int, folder: Path, options: dict[str, Any]) -> None:
             time.sleep(BEAT_S)
 
     threading.Thread(target=beat, daemon=True).start()
+    give_way(COMPUTING)
     with contextlib.suppress(OnepassError):
-        _import(folder)
+        gently(partial(_import, folder)) if gentle else _import(folder)
     try:
-        receive(connection)  # to load
+        order, _ = receive(connection)  # to load
     except EOFError:
         return
     try:
-        served = _patiently(folder, options)
-        times = served.warm_up()
+        start_threads(folder, options["threads"])
+        served, times = gently(partial(_ready, folder, options, True)) if order["gently"] else _ready(folder, options)
     except (OnepassError, Unstable) as error:
         send(frame({"op": "refused", "message": str(error)}))
         return
@@ -218,6 +232,14 @@ def main(descriptor: int, folder: Path, options: dict[str, Any]) -> None:
             answers.put((head["id"], results, ran))
 
 
+def _ready(folder: Path, options: dict[str, Any], prepared: bool = False) -> tuple[Served, dict[str, float]]:
+    served = _patiently(folder, options)
+    times = served.warm_up()
+    if prepared:
+        served.prepare()
+    return served, times
+
+
 def _patiently(folder: Path, options: dict[str, Any]) -> Served:
     """The model, read again if the folder was replaced meanwhile."""
     for _ in range(4):
@@ -232,6 +254,14 @@ def _import(folder: Path) -> None:
         import onepass.engine.engine
     else:
         import onepass.folder  # noqa: F401
+
+
+def start_threads(folder: Path, threads: int) -> None:
+    """Let the engine's threads be started by this one: they take its priority, and would keep that of a gentle one."""
+    if (folder / ENGINE).is_file():
+        from onepass.engine.runtime import start_threads
+
+        start_threads(threads)
 
 
 def load_model(folder: Path, threads: int, device: str = "cpu") -> Any:
@@ -264,4 +294,4 @@ def _report(error: BaseException) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3]))
+    main(int(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3]), gentle="gently" in sys.argv[4:])

@@ -1,0 +1,34 @@
+"""Work that gives way to other work."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from onepass.server.priority import gently
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="niceness belongs to a process elsewhere")
+def test_gentle_work_leaves_this_thread_and_those_it_started_as_they_were() -> None:
+    def niceness() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    before = niceness()
+    assert gently(niceness, before + 4 if before < 15 else 19) > before or before == 19
+    assert niceness() == before
+
+
+def test_what_gentle_work_raises_is_raised_here() -> None:
+    with pytest.raises(ZeroDivisionError):
+        gently(lambda: 1 // 0)
+
+
+def test_a_process_never_becomes_less_nice() -> None:
+    code = (
+        "import os; from onepass.server.priority import give_way; os.nice(9); give_way(2); "
+        "print(os.getpriority(os.PRIO_PROCESS, 0))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(found.stdout) >= 9
