@@ -316,7 +316,8 @@ class Model(nn.Module, Asking):
         if self.precision != "fp32":
             raise ConfigError(f"This model is in {self.precision}: what was rounded cannot be had back. Load it again.")
         self.precision = precision
-        self.method.to(PRECISIONS[precision])
+        for parameter in self.method.parameters():  # not the angles of rotary families, which are buffers
+            parameter.data = parameter.data.to(PRECISIONS[precision])
 
     def _check_whole(self, doing: str) -> None:
         if self.precision != "fp32":

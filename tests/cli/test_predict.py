@@ -256,3 +256,11 @@ def test_a_file_can_be_labelled_to_stdout(run, model, mails):
     assert [line["text"] for line in lines] == ["late goal", 'senate vote, "why" ?']
     assert list(lines[0]["tasks"]) == ["topic", "tone"]
     assert "row 2 (line 3): there is no text in 'text'." in result.stderr
+
+
+def test_a_device_and_a_precision_can_be_chosen(run, model):
+    result = run("predict", model, "late goal", "--json", "--device", "cpu", "--precision", "bf16")
+    assert result.exit_code == 0, result.stderr
+    assert list(json.loads(result.stdout)["tasks"]) == ["topic", "tone"]
+    result = run("predict", model, "late goal", "--precision", "bf16")
+    assert result.exit_code == 2 and "needs --device" in result.stderr
