@@ -35,11 +35,12 @@ class Server:
         self.log = place / "log"
         command = [sys.executable, "-m", "onepass", "serve", str(self.folder), "--quiet" if quiet else "--no-quiet"]
         environment = os.environ | {"ONEPASS_ADMIN_KEY": ADMIN, "ONEPASS_SERVER_FAULTS": "1"}
-        self.process = subprocess.Popen(
-            [*command, *(str(word) for name, value in flags.items() for word in (f"--{name}", value))],
-            stderr=self.log.open("wb"),
-            env=environment,
-        )
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [*command, *(str(word) for name, value in flags.items() for word in (f"--{name}", value))],
+                stderr=log,
+                env=environment,
+            )
         self.port = 0
 
     def wait(self) -> Server:

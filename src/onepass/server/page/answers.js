@@ -63,7 +63,8 @@ export function offer(task) {
 
 // One pass beside a pass for each task, as bars of time.
 export function cost(times, count, info) {
-  const apart = count * times.run_ms * (info.one_task_ms / info.pass_ms);
+  // Both times are measured, on a machine that may be busy: a pass for one task never costs more than one for all.
+  const apart = count * times.run_ms * Math.min(1, info.one_task_ms / info.pass_ms);
   const ms = (value) => `${value < 10 ? value.toFixed(1) : value.toFixed(0)} ms`;
   const time = (name, value, className) => {
     const fill = make("div", { className: `fill ${className}` });
