@@ -18,8 +18,10 @@ import onepass
 from onepass import living
 from onepass.atomic import write_manifest
 from onepass.engine.engine import Engine
+from onepass.engine.reading import Reading
 from onepass.errors import ConfigError, DataError, FolderError
 from onepass.prediction import Labelled
+from onepass.tasks import Task
 
 MakeFolder = Callable[..., Path]
 
@@ -84,6 +86,19 @@ def test_the_engine_answers_like_the_model_with_every_option(
     assert largest_difference(model.label(TEXTS), engine.label(TEXTS)) < 1e-4
     chosen = ["tone", "price", "topic"]
     assert largest_difference(model.label(TEXTS[:3], chosen), engine.label(TEXTS[:3], chosen)) < 1e-4
+
+
+@pytest.mark.parametrize(("depth", "family"), [(1, "bert"), (2, "electra")])
+def test_few_readers_answer_like_the_model_without_keys_and_values(depth: int, family: str, make_folder: MakeFolder):
+    tasks = [Task(name=name, text="text", label="label", labels=["no", "yes"]) for name in ("spam", "tone")]
+    folder = make_folder(family, tasks=tasks, depth=depth)
+    model, engine = onepass.load(folder), onepass.load(folder, engine=True, threads=1)
+    runner = engine._core.runner
+    assert isinstance(runner, Reading) and runner.few
+    texts = [text for text in TEXTS if isinstance(text, str)]
+    assert largest_difference(model.label(texts), engine.label(texts)) < 1e-4
+    alone = [engine.label([text])[0] for text in texts]
+    assert largest_difference(alone, engine.label(texts)) < 1e-6
 
 
 def test_the_engine_is_asked_like_the_model(engine: Engine, folder: Path):

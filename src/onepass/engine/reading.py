@@ -1,15 +1,17 @@
 """The engine of method `readers`: the tasks' tokens read the text in the top layers.
 
-What is computed is what is read: the text up to the keys and values of the last layer, then the readers of the asked
-tasks, all together. In the first layer they read in, the readers' queries, keys and values do not depend on the text
-and are computed once, when tasks are chosen.
+What is computed is what is read: the text up to the keys and values of the last layer, or for few readers up to its
+input, then the readers of the asked tasks, all together. In the first layer they read in, the readers' queries, keys
+and values do not depend on the text and are computed once, when tasks are chosen.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from onepass.engine.graph import integer, integers
+from onepass.engine.graph import constant, integer, integers, length
 from onepass.engine.runner import Runner
 from onepass.engine.runtime import Node, opset13, parameter
 
@@ -29,6 +31,18 @@ class Reading(Runner):
         """The layer in which readers begin."""
         return self.encoder.config.depth - int(self.recipe["depth"])
 
+    @property
+    def few(self) -> bool:
+        """Whether the last layer costs less with readers that read the text's states than with keys and values.
+
+        Both are the same sums in another order. In 8 bits keys and values cost little, and turned keys are not linear
+        in the states.
+        """
+        config, last = self.encoder.config, self.encoder.config.depth - 1
+        turned = config.local_theta if last in config.local_layers else config.global_theta
+        rows = len(self.tasks) * self.num_tokens * config.heads
+        return 2 * rows <= config.width and not turned and f"layers.{last}.qkv" not in self.encoder.ranges
+
     def build(self, ids: Node, types: Node, mask: Node, tokens: bool) -> tuple[list[Node], Node, Node | None]:
         encoder, config = self.encoder, self.encoder.config
         x, positions = self.text(ids, types, mask, self.entry)
@@ -42,13 +56,16 @@ class Reading(Runner):
                 text_query, key, value = encoder.project(number, x, positions)
                 x = encoder.merge(number, x, encoder.attend(number, text_query, key, value, mask))
                 x = encoder.feed_forward(number, x)
-            else:
+            elif not self.few:
                 key, value = encoder.keys_values(number, x, positions)
             if number > self.entry:
                 query, own_key, own_value = encoder.project(number, states, None, SITE)
                 query = encoder.scaled(query)
                 scores = _own_scores(query, own_key, n)
-            attended = _read(query, key, value, mask, scores, own_value, n)
+            if number == last and self.few and not tokens:
+                attended = self._read_states(query, x, mask, scores, own_value)
+            else:
+                attended = _read(query, key, value, mask, scores, own_value, n)
             states = encoder.merge(number, states, attended, SITE)
             if number < last or self.recipe["readout"] == "layer":
                 states = encoder.feed_forward(number, states, SITE)
@@ -57,6 +74,37 @@ class Reading(Runner):
             by_task = opset13.reshape(states, integers(0, -1, n, config.width), special_zero=True)
             states = opset13.reduce_mean(by_task, integers(2), False)
         return inputs, opset13.transpose(states, integers(1, 0, 2)), encoder.finish(x) if tokens else None
+
+    def _read_states(self, query: Node, x: Node, mask: Node, own_scores: Node, own_value: Node) -> Node:
+        """What `_read` gives in the last layer, from what goes into it (G, M, H) instead of its keys and values.
+
+        A query on a key W x + b is the query W on x, and b adds the same to all scores of a reader: it is taken from
+        the own ones instead. The sum of values V x + c is V times the sum of x, and c, since all shares add up to 1.
+        """
+        config, name = self.encoder.config, f"layers.{self.encoder.config.depth - 1}."
+        heads, size, width = config.heads, config.head_dim, config.width
+        x = self.encoder.norm(x, name + "attention_norm") if config.pre_norm else x
+        self.encoder.watched[name + "qkv"] = x
+        weights = self.encoder.weights
+        _, to_keys, to_values = weights[name + "qkv.weight"].reshape(3, 1, heads, size, width)
+        biases = weights.get(name + "qkv.bias", np.zeros(3 * width, np.float32))
+        _, key_bias, value_bias = biases.reshape(3, 1, heads, 1, size)
+        tokens = length(x)
+
+        def shaped(states: Node, *shape: int | Node) -> Node:
+            sizes = [part if isinstance(part, Node) else integers(part) for part in shape]
+            return opset13.reshape(states, opset13.concat(sizes, 0), special_zero=True)
+
+        def values(shares: Node) -> Node:
+            sums = opset13.matmul(shaped(shares, 0, -1, tokens), x, False, False)  # (G, heads * R, H)
+            return opset13.matmul(shaped(sums, 0, heads, -1, width), constant(to_values), False, True)
+
+        queries = shaped(opset13.matmul(query, constant(to_keys), False, False), 0, -1, width)  # (., heads * R, H)
+        scores = opset13.add(shaped(opset13.matmul(queries, x, False, True), 0, heads, -1, tokens), mask)
+        own_scores = opset13.subtract(own_scores, opset13.matmul(query, constant(key_bias), False, True))
+        own_value = opset13.subtract(own_value, constant(value_bias))
+        found = _mixed(scores, values, own_scores, own_value, self.num_tokens)
+        return opset13.add(found, constant(value_bias))
 
     def choose(self, asked: tuple[int, ...]) -> dict[str, np.ndarray]:
         config, name = self.encoder.config, f"layers.{self.entry}."
@@ -81,19 +129,24 @@ class Reading(Runner):
 
 
 def _read(query: Node, key: Node, value: Node, mask: Node, own_scores: Node, own_value: Node, n: int) -> Node:
-    """What readers (., heads, R, d) get from the text (G, heads, M, d) and from their own task's n readers.
+    """What readers (., heads, R, d) get from the text (G, heads, M, d) and from their own task's n readers."""
+    scores = opset13.add(opset13.matmul(query, key, False, True), mask)  # (G, heads, R, M)
+    return _mixed(scores, lambda shares: opset13.matmul(shares, value, False, False), own_scores, own_value, n)
+
+
+def _mixed(scores: Node, values: Callable[[Node], Node], own_scores: Node, own_value: Node, n: int) -> Node:
+    """The mean of what is read on the text and of the own values; `values` makes (G, heads, R, d) of the text's shares.
 
     One softmax over both, written out: putting the scores into one tensor and cutting them apart again would copy them
     twice.
     """
-    scores = opset13.add(opset13.matmul(query, key, False, True), mask)  # (G, heads, R, M)
     last = integers(3)
     own_highest = own_scores if n == 1 else opset13.reduce_max(own_scores, last, keep_dims=True)
     highest = opset13.maximum(opset13.reduce_max(scores, last, keep_dims=True), own_highest)
     on_text, on_own = (opset13.exp(opset13.subtract(part, highest)) for part in (scores, own_scores))
     own_total = on_own if n == 1 else opset13.reduce_sum(on_own, last, keep_dims=True)
     total = opset13.add(opset13.reduce_sum(on_text, last, keep_dims=True), own_total)
-    from_text = opset13.matmul(on_text, value, False, False)
+    from_text = values(on_text)
     if n == 1:
         from_own = opset13.multiply(on_own, own_value)
     else:
