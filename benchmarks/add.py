@@ -47,11 +47,14 @@ def write_texts(path: Path, rows: int, tokens: int, seed: int = 0) -> None:
 
 def make_model(folder: Path, num_tasks: int) -> None:
     """A model of untrained tasks."""
+    import torch
+
     from onepass.encoder.loading import load_encoder
     from onepass.methods import make_method
     from onepass.model import Model
     from onepass.tasks import MethodChoice, Task
 
+    torch.manual_seed(0)  # or the added task would begin elsewhere, and might end after fewer epochs, in every run
     encoder, tokenizer = load_encoder("embedded")
     model = Model(make_method("readers", encoder), tokenizer, MethodChoice(), "embedded")
     for number in range(num_tasks):

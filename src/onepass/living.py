@@ -32,7 +32,7 @@ from onepass.training.sets import TaskSet, path_of, read_set
 from onepass.training.thresholds import set_thresholds
 
 log = logging.getLogger(__name__)
-PROBES, LONGEST_PROBE, TOLERANCE = 200, 24, 1e-6
+PROBES, LONGEST_PROBE, TOLERANCE = 200, 16, 1e-6
 DERIVED = ("report.html",)
 """What was made from the whole model; it would say something else than the changed model, and has to be made anew.
 The engine is not among them: it takes the tasks from their folders."""
