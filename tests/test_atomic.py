@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from onepass import atomic
-from onepass.atomic import MANIFEST, draft_of, new_folder, read_json, verify, write_json
+from onepass.atomic import MANIFEST, draft_of, new_folder, read_json, verify, write_json, write_text
 from onepass.errors import FolderError
 
 
@@ -218,6 +218,14 @@ def test_what_is_no_json_is_said_with_its_file(tmp_path: Path, content: bytes):
 def test_a_missing_file_is_said(tmp_path: Path):
     with pytest.raises(FolderError, match=r"x\.json is missing"):
         read_json(tmp_path / "x.json")
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path):
+    write_text(tmp_path / "page.html", "first")
+    with pytest.raises(UnicodeEncodeError):  # as on a full disk, after some of it was written
+        write_text(tmp_path / "page.html", "x" * 100_000 + "\ud800")
+    assert (tmp_path / "page.html").read_text() == "first"
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
 
 
 def test_json_keeps_every_script(tmp_path: Path):

@@ -204,6 +204,16 @@ def sync_tree(path: Path) -> None:
         sync_folder(Path(folder))
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a single file whole or not at all."""
+    draft = draft_of(path)
+    try:
+        draft.write_text(text, encoding="utf-8")
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
 def write_json(path: Path, value: Any) -> None:
     path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 

@@ -1,6 +1,5 @@
 """onepass init: a first task file, guessed from data files."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -52,6 +51,7 @@ def init(
         raise ConfigError("--from, --tasks and --holdout belong to a known set: they need --recipe NAME.")
     if not files:
         raise ConfigError("Give data files, or a known set with --recipe NAME.")
+    from onepass.atomic import write_text
     from onepass.data.guess import guess_task_file
     from onepass.heads import KINDS
 
@@ -63,12 +63,7 @@ def init(
     if not output.absolute().parent.is_dir():
         raise ConfigError(f"There is no folder {output.parent}. Make it first, or choose another name with -o.")
     text = guess_task_file(files, base=output.absolute().parent, kinds=KINDS)
-    draft = output.with_name(f".{output.name}.{os.getpid()}.new")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        os.replace(draft, output)
-    finally:
-        draft.unlink(missing_ok=True)
+    write_text(output, text)
     say(f"{output} is written. Look it over, then: onepass check {output}")
 
 

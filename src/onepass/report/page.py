@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from onepass.atomic import edit_folder
+from onepass.atomic import edit_folder, write_text
 from onepass.contents import read_config
 from onepass.report.summary import summary
 
@@ -19,7 +19,7 @@ def write_report(folder: Path, output: Path | None = None) -> Path:
     page = render(folder)
     if output is not None:
         output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(page, encoding="utf-8")
+        write_text(output, page)
         return output
     with edit_folder(folder) as edit:
         (edit.draft / "report.html").write_text(page, encoding="utf-8")
