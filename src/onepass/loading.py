@@ -31,7 +31,7 @@ def load(
 ) -> Model | Engine:
     """A model from its folder or from the hub.
 
-    On a GPU (`device="cuda"`) the precision `bf16` is several times faster; such a model is asked only.
+    The precision `bf16` is meant for a GPU (`device="cuda"`); such a model is asked only.
     With `engine` what `onepass export` built of it: the same answers on the CPU, faster and without torch, on as many
     `threads` as there are cores if nothing else is said.
     """

@@ -310,7 +310,7 @@ class Model(nn.Module, Asking):
     # --- keeping ------------------------------------------------------------------------------------------------
 
     def use_precision(self, precision: str) -> None:
-        """Hold what comes before the heads in `bf16`: on a GPU several times faster. The model is then asked only."""
+        """Hold what comes before the heads in `bf16`, as GPUs compute fastest. The model is then asked only."""
         if precision not in PRECISIONS:
             raise ConfigError(f"Unknown precision {precision!r}. Possible: {', '.join(PRECISIONS)}.")
         if self.precision != "fp32":

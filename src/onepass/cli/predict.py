@@ -76,7 +76,7 @@ def predict(
         str | None,
         typer.Option(help="cuda: the model on a GPU; by default the engine, or the model on the CPU.", metavar="cuda"),
     ] = None,
-    precision: Annotated[str, typer.Option(help="With --device: fp32, or bf16, several times faster.")] = "fp32",
+    precision: Annotated[str, typer.Option(help="With --device: fp32, or bf16 for a GPU.")] = "fp32",
     json: Annotated[bool, typer.Option("--json", help="One JSON object a text on stdout.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
 ) -> None:
