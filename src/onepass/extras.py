@@ -7,7 +7,7 @@ EXTRAS = {
     "train": ("accelerate", "huggingface_hub", "pyarrow", "safetensors", "scipy", "sklearn", "torch"),
     "datasets": ("datasets",),
     "engine": ("openvino",),
-    "serve": ("fastapi", "prometheus_client", "starlette", "uvicorn"),
+    "serve": ("fastapi", "httptools", "prometheus_client", "starlette", "uvicorn"),
     "report": ("jinja2", "matplotlib"),
 }
 

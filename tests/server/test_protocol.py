@@ -75,6 +75,42 @@ def test_what_is_no_http_is_ended(server: Any, noise: bytes) -> None:
     assert server.get("/livez")[0] == 200
 
 
+@pytest.mark.parametrize("end", [b"", b"\r\n\r\n"], ids=["unfinished", "finished"])
+def test_a_head_without_end_is_ended(server: Any, end: bytes) -> None:
+    with server.raw() as connection:
+        try:
+            connection.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n" + b"X: " + b"x" * 200_000 + end)
+            assert read_all(connection).startswith((b"HTTP/1.1 400", b"HTTP/1.1 431"))
+        except ConnectionError:
+            pass  # ended before we had sent it all
+    assert server.get("/livez")[0] == 200
+
+
+def test_requests_sent_ahead_are_answered_in_turn_but_not_any_number(server: Any) -> None:
+    ask = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    last = ask.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    with server.raw() as connection:
+        connection.sendall(ask * 4 + last)
+        assert read_all(connection).count(b"HTTP/1.1 200") == 5
+    with server.raw() as connection:
+        try:
+            connection.sendall(ask * 5000)
+            assert read_all(connection).count(b"HTTP/1.1 200") < 100
+        except ConnectionError:
+            pass
+    assert server.get("/livez")[0] == 200
+
+
+def test_a_wish_for_another_protocol_is_passed_over(server: Any) -> None:
+    with server.raw() as connection:
+        connection.sendall(
+            b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+            + b"\x81\x05hello"
+        )
+        answer = read_all(connection)
+    assert answer.startswith(b"HTTP/1.1 200") and answer.count(b"HTTP/1.1") == 1
+
+
 def test_a_body_that_breaks_off_is_told_once_and_is_no_fault_of_ours(server: Any) -> None:
     with server.raw() as connection:
         connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\nnonsense\r\n")

@@ -11,14 +11,17 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from onepass.server.metrics import Metrics
 from onepass.server.settings import Settings
 
 SMALL_CHUNKS = 64 * 1024
 """Bytes after which a body must be more than framing: each chunk costs time, and a flood of tiny ones costs much"""
+LONGEST_HEAD = 16 * 1024
+"""Bytes of a request's line and headers"""
+MOST_WAITING = 16
+"""Requests that a client may send ahead on one connection, before the first is answered"""
 
 
 class Joined:
@@ -47,13 +50,21 @@ class Joined:
         return getattr(self._transport, name)
 
 
-def guarded_protocol(settings: Settings, metrics: Metrics) -> type[H11Protocol]:
+class Refusal(Exception):
+    """Raised into the parser, which then refuses what follows: the answer is 400."""
+
+
+def guarded_protocol(settings: Settings, metrics: Metrics) -> type[HttpToolsProtocol]:
     """The protocol with these limits."""
     addresses: Counter[str] = Counter()
 
-    class Guarded(H11Protocol):
+    class Guarded(HttpToolsProtocol):
         _deadline: asyncio.TimerHandle | None = None
         _phase = ""
+        _between = True
+        """Whether the next byte begins a request"""
+        _upgraded = False
+        _head = 0
         _received = 0
         _useful = 0
         _counted = False
@@ -80,39 +91,60 @@ def guarded_protocol(settings: Settings, metrics: Metrics) -> type[H11Protocol]:
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
-            if self.transport.is_closing():
+            if self.transport.is_closing() or self._upgraded:
                 return
-            if not self._phase and self.conn.their_state is h11.IDLE:
+            if self._between:
+                self._between, self._head = False, 0
                 self._enter("head", settings.header_s)
             self._received += len(data)
+            if self._phase == "head":
+                self._head += len(data)
             super().data_received(data)
-            self._follow()
-            if self._phase == "body" and self._received > SMALL_CHUNKS and self._useful * 2 < self._received:
+            if self._phase == "head" and self._head > LONGEST_HEAD:
+                self._end("long_head", b"431 Request Header Fields Too Large")
+            elif self._phase == "body" and self._received > SMALL_CHUNKS and self._useful * 2 < self._received:
                 self._end("small_chunks", b"400 Bad Request")
 
-        def handle_events(self) -> None:
-            before = len(self.cycle.body) if self.cycle else 0
-            super().handle_events()
-            self._useful += max(0, len(self.cycle.body) - before) if self.cycle else 0
-            self._follow()
+        def on_message_begin(self) -> None:
+            super().on_message_begin()
+            if self._phase != "head":  # sent ahead, behind another request
+                self._between, self._head = False, 0
+                self._enter("head", settings.header_s)
+
+        def on_headers_complete(self) -> None:
+            if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > LONGEST_HEAD:
+                raise Refusal
+            super().on_headers_complete()
+            if len(self.pipeline) > MOST_WAITING:
+                raise Refusal
+            if self.parser.should_upgrade():  # to nothing that we speak: what follows is no request
+                self._upgraded, self.cycle.keep_alive = True, False
+            self._received = self._useful = 0
+            self._enter("body", settings.body_s)
+
+        def on_body(self, body: bytes) -> None:
+            self._useful += len(body)
+            super().on_body(body)
+
+        def on_message_complete(self) -> None:
+            super().on_message_complete()
+            self._between = True
+            self._enter("")
 
         def send_400_response(self, msg: str) -> None:
-            try:
-                super().send_400_response(msg)
-            except h11.LocalProtocolError:  # an answer is on its way already, and cannot be taken back
+            if self._answering():  # what is on its way cannot be taken back
                 self.transport.close()
-            if self.cycle is not None:  # whoever handles the request learns that nobody hears the answer
-                self.cycle.disconnected = True
-                self.cycle.message_event.set()
+            else:
+                super().send_400_response(msg)
+            for cycle in [self.cycle, *(cycle for cycle, _ in self.pipeline)]:
+                if cycle is not None:  # whoever handles the request learns that nobody hears the answer
+                    cycle.disconnected = True
+                    cycle.message_event.set()
 
-        def _follow(self) -> None:
-            """Start and stop the clock as the request moves on."""
-            state = self.conn.their_state
-            if state is h11.SEND_BODY and self._phase != "body":
-                self._received = self._useful = 0
-                self._enter("body", settings.body_s)
-            elif state is not h11.SEND_BODY and (state is not h11.IDLE or self._phase == "body"):
-                self._enter("")
+        def _answering(self) -> bool:
+            """Whether an answer to an earlier request, or a part of this one's, is on its way."""
+            unanswered = self.cycle is not None and not self.cycle.response_complete
+            return unanswered and (bool(self.pipeline) or self.cycle.response_started)
 
         def _enter(self, phase: str, seconds: float = 0.0) -> None:
             if self._deadline is not None:
@@ -130,7 +162,7 @@ def guarded_protocol(settings: Settings, metrics: Metrics) -> type[H11Protocol]:
 
         def _end(self, reason: str, status: bytes) -> None:
             metrics.closed.labels(reason).inc()
-            if not (self.cycle and self.cycle.response_started and not self.cycle.response_complete):
+            if not self._answering():
                 self.transport.write(
                     b"HTTP/1.1 " + status + b"\r\ncontent-length: 0\r\nconnection: close\r\nretry-after: 1\r\n\r\n"
                 )

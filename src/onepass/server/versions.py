@@ -9,6 +9,7 @@ import errno
 import os
 import secrets
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from onepass.atomic import MANIFEST, edit_folder, verify
@@ -27,8 +28,12 @@ def place_of(folder: Path) -> Path:
 def kept(folder: Path) -> list[str]:
     """The revisions that are kept, the latest last."""
     place = place_of(folder)
-    found = [entry for entry in place.iterdir() if (entry / MANIFEST).is_file()] if place.is_dir() else []
-    return [entry.name for entry in sorted(found, key=lambda entry: entry.stat().st_mtime_ns)]
+    found = []
+    for entry in place.iterdir() if place.is_dir() else ():
+        with suppress(FileNotFoundError):  # somebody else may be dropping it
+            if not entry.name.startswith(".") and (entry / MANIFEST).is_file():  # no draft
+                found.append((entry.stat().st_mtime_ns, entry.name))
+    return [name for _, name in sorted(found)]
 
 
 def keep(folder: Path) -> str:

@@ -2,7 +2,8 @@
 
     python -m onepass.server.worker FD FOLDER OPTIONS [gently]
 
-It knows nothing of HTTP. Answers are encoded and sent by a second thread while the next batch runs. The messages are
+It knows nothing of HTTP. Answers are encoded and sent by a second thread while the next batch runs, if there is one.
+The messages are
 
     to the worker      load {gently}; batch {id, items: [{text, tasks}]}
     from the worker    beat; ready {what it holds}; refused {message};
@@ -17,6 +18,7 @@ import math
 import os
 import queue
 import resource
+import select
 import signal
 import socket
 import sys
@@ -207,29 +209,34 @@ def main(descriptor: int, folder: Path, options: dict[str, Any], gentle: bool) -
     send(frame({"op": "ready", **facts}))
     answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
-    def encode() -> None:
-        while True:
-            number, results, ran = answers.get()
-            parts, errors = [], {}
-            for place, result in enumerate(results):
-                try:
-                    parts.append(json.dumps(result, allow_nan=False).encode() if isinstance(result, dict) else b"")
-                except ValueError:
-                    result = "not_finite"
-                    parts.append(b"")
-                if isinstance(result, str):
-                    errors[place] = result
-            head = {"op": "done", "id": number, "sizes": [len(part) for part in parts], "errors": errors}
-            send(frame(head | ran | {"counts": served.count(results)}, b"".join(parts)))
+    def finish(number: int, results: Sequence[dict[str, Any] | str], ran: dict[str, Any]) -> None:
+        parts, errors = [], {}
+        for place, result in enumerate(results):
+            try:
+                parts.append(json.dumps(result, allow_nan=False).encode() if isinstance(result, dict) else b"")
+            except ValueError:
+                result = "not_finite"
+                parts.append(b"")
+            if isinstance(result, str):
+                errors[place] = result
+        head = {"op": "done", "id": number, "sizes": [len(part) for part in parts], "errors": errors}
+        send(frame(head | ran | {"counts": served.count(results)}, b"".join(parts)))
 
-    threading.Thread(target=encode, daemon=True).start()
+    def finish_beside() -> None:
+        while True:
+            finish(*answers.get())
+
+    threading.Thread(target=finish_beside, daemon=True).start()
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
             head, _ = receive(connection)
             start, padding = time.perf_counter(), served.padding
             results = served.answer(head["items"])
             ran = {"run_ms": 1000 * (time.perf_counter() - start), "padding": served.padding - padding}
-            answers.put((head["id"], results, ran))
+            if select.select([connection], [], [], 0)[0]:
+                answers.put((head["id"], results, ran))
+            else:  # nothing to run meanwhile, and waking a thread takes longer than it does
+                finish(head["id"], results, ran)
 
 
 def _ready(folder: Path, options: dict[str, Any], prepared: bool = False) -> tuple[Served, dict[str, float]]:
