@@ -19,7 +19,6 @@ from typing import Any
 from onepass.atomic import MANIFEST, read_json, write_json, write_manifest
 from onepass.errors import OnepassError
 from onepass.server.archive import FILES, SHARED, check_belongs
-from onepass.server.priority import give_way
 from onepass.server.versions import restore
 
 
@@ -84,7 +83,6 @@ CHANGES: dict[str, Callable[[Path, dict[str, Any]], str]] = {
 def main() -> None:
     logging.getLogger("onepass").addHandler(logging.NullHandler())
     job = json.load(sys.stdin)
-    give_way(job["nice"])
     try:
         result = {"proof": CHANGES[job["change"]](Path(job["folder"]), job)}
     except (OnepassError, KeyError, TypeError, ValueError) as error:

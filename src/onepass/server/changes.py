@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from onepass.errors import OnepassError
 from onepass.server.folder import Unstable
-from onepass.server.priority import gently
+from onepass.server.priority import gently, let_give_way
 from onepass.server.replies import Refused
 from onepass.server.versions import keep, restore
 
@@ -138,10 +138,10 @@ class Changes:
             env=self.pool.environment(),
             process_group=0,
         )
+        let_give_way(process.pid, self.pool.settings.change_nice)
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         try:
-            nice, folder = self.pool.settings.change_nice, str(self.folder.resolve())
-            spec = {"change": job.change, "name": job.name, "folder": folder, "nice": nice, **facts}
+            spec = {"change": job.change, "name": job.name, "folder": str(self.folder.resolve()), **facts}
             process.stdin.write(json.dumps(spec).encode())
             process.stdin.close()
             output, _ = await asyncio.gather(process.stdout.read(), self._follow(job, process.stderr))

@@ -198,7 +198,7 @@ class Pool:
         return [
             sys.executable,
             "-m",
-            "onepass.server.worker",
+            "onepass.server.start_worker",
             str(descriptor),
             str(self.folder),
             options,

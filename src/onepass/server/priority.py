@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 COMPUTING, LOADING = 2, 7
@@ -19,6 +20,12 @@ COMPUTING, LOADING = 2, 7
 def give_way(niceness: int) -> None:
     """Let this process, and what it starts, wait for those with less niceness."""
     os.setpriority(os.PRIO_PROCESS, 0, max(niceness, os.getpriority(os.PRIO_PROCESS, 0)))
+
+
+def let_give_way(process: int, niceness: int) -> None:
+    """The same for a process that was just started: by itself it would do so only after its imports."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.setpriority(os.PRIO_PROCESS, process, max(niceness, os.getpriority(os.PRIO_PROCESS, process)))
 
 
 def gently(work: Callable[[], Any], niceness: int = LOADING) -> Any:

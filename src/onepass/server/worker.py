@@ -1,7 +1,5 @@
 """The process that holds the model: reads batches from its socket, answers them, and says that it is alive.
 
-    python -m onepass.server.worker FD FOLDER OPTIONS [gently]
-
 It knows nothing of HTTP. Answers are encoded and sent by a second thread while the next batch runs, if there is one.
 The messages are
 
@@ -37,7 +35,7 @@ from onepass.server.faults import faulty
 from onepass.server.folder import Unstable, describe, revision_of
 from onepass.server.forms import fits, form_of
 from onepass.server.frames import frame, receive
-from onepass.server.priority import COMPUTING, gently, give_way
+from onepass.server.priority import gently
 
 BEAT_S = 0.2
 ABSTAINED = "(abstained)"
@@ -192,7 +190,6 @@ def main(descriptor: int, folder: Path, options: dict[str, Any], gentle: bool) -
             time.sleep(BEAT_S)
 
     threading.Thread(target=beat, daemon=True).start()
-    give_way(COMPUTING)
     with contextlib.suppress(OnepassError):
         gently(partial(_import, folder)) if gentle else _import(folder)
     try:
@@ -298,7 +295,3 @@ def _report(error: BaseException) -> None:
     where = ", ".join(f"{Path(place.filename).name}:{place.lineno}" for place in frames)
     sys.stderr.write(f"worker: {type(error).__name__} at {where}\n")
     sys.stderr.flush()
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3]), gentle="gently" in sys.argv[4:])
