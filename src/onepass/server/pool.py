@@ -116,6 +116,9 @@ class Worker:
     def _hear(self, head: dict[str, Any], body: bytes) -> None:
         self.beaten = now = time.monotonic()
         if head["op"] == "done":
+            if head["id"] != self.batches[0].number:  # answers must never reach another request than their own
+                self.why = "it answered out of turn"
+                raise ValueError(self.why)
             batch = self.batches.popleft()
             seconds, self.running_since, self.forward = now - self.running_since, now, now
             self.pool.batcher.done(self, batch, seconds, head, body)

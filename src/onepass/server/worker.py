@@ -204,7 +204,7 @@ def main(descriptor: int, folder: Path, options: dict[str, Any], gentle: bool) -
         return
     facts = {"revision": served.revision, "times": times, "probe": served.probe(), **served.described}
     send(frame({"op": "ready", **facts}))
-    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    answers: queue.Queue[Any] = queue.Queue()
 
     def finish(number: int, results: Sequence[dict[str, Any] | str], ran: dict[str, Any]) -> None:
         parts, errors = [], {}
@@ -222,6 +222,7 @@ def main(descriptor: int, folder: Path, options: dict[str, Any], gentle: bool) -
     def finish_beside() -> None:
         while True:
             finish(*answers.get())
+            answers.task_done()
 
     threading.Thread(target=finish_beside, daemon=True).start()
     with contextlib.suppress(EOFError, ConnectionError):
@@ -230,8 +231,8 @@ def main(descriptor: int, folder: Path, options: dict[str, Any], gentle: bool) -
             start, padding = time.perf_counter(), served.padding
             results = served.answer(head["items"])
             ran = {"run_ms": 1000 * (time.perf_counter() - start), "padding": served.padding - padding}
-            if select.select([connection], [], [], 0)[0]:
-                answers.put((head["id"], results, ran))
+            if answers.unfinished_tasks or select.select([connection], [], [], 0)[0]:
+                answers.put((head["id"], results, ran))  # behind those before it: answers leave in the order of batches
             else:  # nothing to run meanwhile, and waking a thread takes longer than it does
                 finish(head["id"], results, ran)
 
