@@ -98,7 +98,9 @@ class Worker:
                     self._hear(*await read_frame(reader))
         finally:
             self.kill(self.why)
-            ours.close()
+            # By its transport: one that still held the number of a closed socket would, when collected as garbage,
+            # make the loop deaf to the next connection that gets this number.
+            (self.writer or ours).close()
             if self.process is not None:
                 code = await self.process.wait()
                 self.why = f"{self.why} ({f'signal {-code}' if code < 0 else f'code {code}'})"
