@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from onepass.server.replies import Refused
 
 if TYPE_CHECKING:
+    from onepass.server.child import Generation, Worker
     from onepass.server.metrics import Metrics
-    from onepass.server.pool import Generation, Worker
     from onepass.server.settings import Settings
 
 HALF_LIFE_S = 2.0  # of what is known of the speed, in seconds of work

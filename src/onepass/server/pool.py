@@ -7,24 +7,20 @@ they load and try it while the old ones serve, then take over; requests begun on
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import os
-import signal
-import socket
 import sys
 import time
-from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onepass.encoder.tokenizer import Tokenizer
-from onepass.errors import FolderError, OnepassError
-from onepass.server.batcher import Batch, Batcher
+from onepass.errors import OnepassError
+from onepass.server.batcher import Batcher
+from onepass.server.child import Generation, Worker
 from onepass.server.folder import revision_of
-from onepass.server.frames import frame, read_frame
 from onepass.server.replies import Refused
 
 if TYPE_CHECKING:
@@ -32,133 +28,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 TICK_S, PROBE_S, FRESH_S = 0.1, 1.0, 5.0
-SLOWER = 10  # times the measured speed, before a batch counts as hung
 RETIRED = "a newer version took over"
 STALLED_S = 1.0  # between two looks at the workers, after which the server itself stood still
 BACK_OFF_S = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
-
-
-class Generation:
-    """One version of the model, and the workers that hold it."""
-
-    def __init__(self, facts: dict[str, Any], tokenizer: Tokenizer):
-        self.facts, self.tokenizer = facts, tokenizer
-        self.revision: str = facts["revision"]
-        self.tasks: dict[str, dict[str, Any]] = {task["name"]: task for task in facts["tasks"]}
-        self.windows: int = max(task["windows"] for task in facts["tasks"])
-        self.workers: list[Worker] = []
-        self.retiring = False
-
-
-class Worker:
-    """One process, seen from the server."""
-
-    def __init__(self, pool: Pool):
-        self.pool = pool
-        self.born = self.beaten = time.monotonic()
-        self.forward = 0.0
-        """When a pass last ended"""
-        self.batches: deque[Batch] = deque()
-        """Sent and not yet answered; the first one runs"""
-        self.running_since = 0.0
-        self.generation: Generation | None = None
-        self.facts: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self.wanted = False
-        """Whether it was told to load the model; a spare one waits for that"""
-        self.writer: asyncio.StreamWriter | None = None
-        self.gone = False
-        self.why = "it ended"
-        self.process: asyncio.subprocess.Process | None = None
-
-    @property
-    def ready(self) -> bool:
-        return self.generation is not None and not self.gone
-
-    @property
-    def number(self) -> int:
-        return self.process.pid if self.process else 0
-
-    async def run(self) -> None:
-        """Start the process and listen to it until it ends."""
-        ours, theirs = socket.socketpair()
-        try:
-            with theirs:
-                self.process = await asyncio.create_subprocess_exec(
-                    *self.pool.command(theirs.fileno()),
-                    pass_fds=[theirs.fileno()],
-                    stdin=asyncio.subprocess.DEVNULL,
-                    env=self.pool.environment(),
-                    process_group=0,  # Ctrl-C in a terminal is the server's to handle
-                )
-            reader, self.writer = await asyncio.open_connection(sock=ours)
-            if self.wanted:
-                self.load()
-            with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, ValueError):
-                while True:
-                    self._hear(*await read_frame(reader))
-        finally:
-            self.kill(self.why)
-            # By its transport: one that still held the number of a closed socket would, when collected as garbage,
-            # make the loop deaf to the next connection that gets this number.
-            (self.writer or ours).close()
-            if self.process is not None:
-                code = await self.process.wait()
-                self.why = f"{self.why} ({f'signal {-code}' if code < 0 else f'code {code}'})"
-            if not self.facts.done():
-                self.facts.set_exception(Refused(409, "refused", f"The model could not be loaded: {self.why}."))
-                self.facts.exception()  # asked for, or nobody cares
-            self.pool.ended(self)
-
-    def load(self) -> None:
-        """Tell the process to load the model, now or as soon as it listens."""
-        self.wanted, self.born = True, time.monotonic()
-        if self.writer is not None:
-            self.writer.write(frame({"op": "load", "gently": self.pool.serving}))
-
-    def _hear(self, head: dict[str, Any], body: bytes) -> None:
-        self.beaten = now = time.monotonic()
-        if head["op"] == "done":
-            if head["id"] != self.batches[0].number:  # answers must never reach another request than their own
-                self.why = "it answered out of turn"
-                raise ValueError(self.why)
-            batch = self.batches.popleft()
-            seconds, self.running_since, self.forward = now - self.running_since, now, now
-            self.pool.batcher.done(self, batch, seconds, head, body)
-        elif head["op"] == "ready":
-            self.forward = now
-            self.facts.set_result(head)
-        elif head["op"] == "refused":
-            self.facts.set_exception(FolderError(head["message"]))
-
-    def send(self, batch: Batch) -> None:
-        assert self.writer is not None and self.generation is not None
-        if not self.batches:
-            self.running_since = time.monotonic()
-        self.batches.append(batch)
-        self.writer.write(frame(batch.head(self.generation.facts["probe"])))
-
-    def trouble(self, now: float, settings: Settings, rate: float) -> str | None:
-        """Why the process should be replaced, if so."""
-        if self.gone:
-            return None
-        if not self.wanted:
-            return None
-        if not self.facts.done():
-            return "it took too long to load the model" if now - self.born > settings.start_s else None
-        if now - self.beaten > settings.silent_s:
-            return f"it said nothing for {now - self.beaten:.1f} s"
-        if self.batches:
-            allowed = max(settings.silent_s, SLOWER * self.batches[0].tokens / rate)
-            if now - self.running_since > allowed:
-                return f"a batch ran for more than {allowed:.1f} s"
-        return None
-
-    def kill(self, why: str) -> None:
-        if not self.gone:
-            self.gone, self.why = True, why
-        if self.process is not None and self.process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.process.pid, signal.SIGKILL)  # process.kill() could take its exit code from the watcher
 
 
 class Pool:

@@ -14,9 +14,10 @@ from starlette.requests import Request
 from onepass.server.batcher import MESSAGES, Ask, Batcher
 from onepass.server.body import Left, deadline_of, strings
 from onepass.server.changes import Changes
+from onepass.server.child import Generation
 from onepass.server.keys import ANYONE, Key, Keyring
 from onepass.server.metrics import Metrics
-from onepass.server.pool import Generation, Pool
+from onepass.server.pool import Pool
 from onepass.server.replies import Refused
 from onepass.server.settings import Settings
 

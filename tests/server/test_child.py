@@ -1,0 +1,50 @@
+"""A worker process, seen from the server."""
+
+import asyncio
+import gc
+import socket
+import sys
+
+import pytest
+
+from onepass.server.child import Worker
+
+
+class Ending:
+    """A pool whose workers end at once."""
+
+    batcher = None
+
+    def command(self, descriptor: int) -> list[str]:
+        return [sys.executable, "-c", ""]
+
+    def environment(self) -> dict[str, str]:
+        return {}
+
+    def ended(self, worker: Worker) -> None:
+        pass
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_what_is_left_of_a_worker_does_not_make_the_server_deaf_to_others() -> None:
+    async def connections_heard() -> list[bytes]:
+        loop = asyncio.get_running_loop()
+        worker = Worker(Ending())  # type: ignore[arg-type]
+        await worker.run()
+        await asyncio.sleep(0.01)
+        pairs = [socket.socketpair() for _ in range(8)]  # one of these gets the number of the worker's socket
+        heard: list[bytes] = []
+        for ours, _ in pairs:
+            loop.add_reader(ours.fileno(), lambda ours=ours: heard.append(ours.recv(1)))
+        del worker
+        gc.collect()
+        for number, (_, theirs) in enumerate(pairs):
+            theirs.send(bytes([number]))
+        await asyncio.sleep(0.2)
+        for ours, theirs in pairs:
+            loop.remove_reader(ours.fileno())
+            ours.close()
+            theirs.close()
+        return sorted(heard)
+
+    assert asyncio.run(connections_heard()) == [bytes([number]) for number in range(8)]
