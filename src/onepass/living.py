@@ -18,6 +18,7 @@ import numpy as np
 from onepass.atomic import Edit, edit_folder, read_json, write_json
 from onepass.card import model_card
 from onepass.contents import model_files, read_config
+from onepass.data.findings import enumerated
 from onepass.data.reading import find_labels
 from onepass.encoder.batch import Batch
 from onepass.encoder.tokenizer import Tokenizer
@@ -83,7 +84,11 @@ def add_tasks(
 def update_task(
     folder: Path, name: str, keys: Mapping[str, Any], options: AddOptions | None = None, progress: bool = True
 ) -> tuple[Model, Proof]:
-    """Train a task anew, on other data if `keys` name some; its labels keep their order, new ones follow."""
+    """Train a task anew, on other data if `keys` name some.
+
+    Its labels keep their order, and new ones of the rows follow; `labels` in `keys` replaces them all, an empty list
+    by those of the rows.
+    """
     options = options or AddOptions()
     with changing(folder) as change:
         model = change.model
@@ -94,9 +99,8 @@ def update_task(
         old, version = model.tasks[number], model.records[number].get("version", 1)
         kept = {key: getattr(old, key) for key in TASK_KEYS if key != "labels"}
         task = make_task(name, {**kept, **old.options, **keys}, checks=[check_kinds])
-        if not task.labels and old.labels:
-            found = find_labels(task, path_of(task, "train"), make_kind(task))
-            task = task.model_copy(update={"labels": tuple(dict.fromkeys([*old.labels, *found]))})
+        if old.labels and "labels" not in keys:
+            task = task.model_copy(update={"labels": _labels_anew(old, task)})
         (item,) = _read([task], model.tokenizer, options)
         train_task(model, item, options, progress)
         model.records[-1]["version"] = version + 1
@@ -309,6 +313,29 @@ def largest_change(before: Model, after: Model, names: Sequence[str]) -> float:
                 return float("inf")
             largest = float(np.maximum(largest, np.abs(old - new).max()))  # keeps a NaN
     return largest
+
+
+def _labels_anew(old: Task, task: Task) -> tuple[str, ...]:
+    """The labels that a task has and after them the new ones of its training rows, with a word about any difference."""
+    source = path_of(task, "train")
+    found = find_labels(task, source, make_kind(task))
+    new = [label for label in found if label not in old.labels]
+    unseen = [label for label in old.labels if label not in found]
+    if found and len(new) == len(found):
+        raise DataError(
+            f"{source}, column {task.label!r}: none of the labels of task {task.name!r} is there. It has "
+            f"{enumerated(old.labels)}; the rows have {enumerated(new)}. Give the right column with --label, or, if "
+            "these are its labels from now on, --replace-labels."
+        )
+    if new:
+        log.warning("%s: the rows have new labels, which the task now has too: %s", task.name, enumerated(new))
+    if unseen:
+        log.warning(
+            "%s: no row has the labels %s: they stay, but nothing is learned about them. --replace-labels drops them",
+            task.name,
+            enumerated(unseen),
+        )
+    return (*old.labels, *new)
 
 
 def _read(tasks: Sequence[Task], tokenizer: Tokenizer, options: AddOptions) -> list[TaskSet]:

@@ -36,6 +36,20 @@ def test_a_task_comes_changes_its_name_and_goes(run, own):
     assert names(run, own) == before
 
 
+def test_an_update_tells_of_other_labels(run, own):
+    assert run("add", own, own.parent / "mood.yaml", "epochs=1").exit_code == 0
+    more = own.parent / "more.csv"
+    more.write_text(TONES.replace("sad", "cross"))
+    updated = run("update", own, "mood", "--train", more, "epochs=1", "--json")
+    assert json.loads(updated.stdout)["labels"] == ["glad", "sad", "cross"]
+    assert "warning: mood: the rows have new labels" in updated.stderr and "no row has the labels sad" in updated.stderr
+    updated = run("update", own, "mood", "--replace-labels", "epochs=1", "--json")
+    assert json.loads(updated.stdout)["labels"] == ["cross", "glad"] and not updated.stderr
+    more.write_text(TONES.replace("sad", "0").replace("glad", "1"))
+    refused = run("update", own, "mood", "epochs=1")
+    assert (refused.exit_code, refused.stdout) == (2, "") and "--replace-labels" in refused.stderr
+
+
 def test_one_task_is_given_on_the_command_line(run, own):
     data = own.parent / "mood.csv"
     done = run(

@@ -29,9 +29,10 @@ def main(model: Path, data: Path, command: str, moments: int = 0) -> None:
     torch.set_num_threads(1)
     tone = Task(name="tone", text="text", label="label", train=data)
     options = AddOptions(epochs=1)
+    other = {"train": data, "label": "label", "labels": []}
     change: Callable[[Path], Any] = {
         "add": lambda path: living.add_tasks(path, [tone], options, progress=False),
-        "update": lambda path: living.update_task(path, "spam", {"train": data, "label": "label"}, options, False),
+        "update": lambda path: living.update_task(path, "spam", other, options, False),
         "remove": lambda path: living.remove_task(path, "spam"),
         "threshold": lambda path: living.change_thresholds(path, None, 0.7),
     }[command]

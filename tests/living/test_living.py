@@ -95,6 +95,35 @@ def test_an_update_raises_the_version_and_keeps_the_place(
     assert new["labels"] == ["angry", "calm", "furious"] and new["data"] != old["data"]
 
 
+def test_an_update_says_which_labels_are_new_and_which_no_row_has(
+    folder: Path, tone: Task, tmp_path: Path, helpers: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    living.add_tasks(folder, [tone], QUICK, progress=False)
+    more = helpers.write_rows(tmp_path / "more.csv", labels=("calm", "furious"), seed=1)
+    model, _ = living.update_task(folder, "tone", {"train": more}, QUICK, progress=False)
+    assert model.tasks[3].labels == ("angry", "calm", "furious")
+    assert "new labels, which the task now has too: furious" in caplog.text
+    assert "no row has the labels angry" in caplog.text
+    caplog.clear()
+    model, _ = living.update_task(folder, "tone", {"labels": []}, QUICK, progress=False)
+    assert model.tasks[3].labels == ("calm", "furious")
+    living.update_task(folder, "tone", {}, QUICK, progress=False)
+    assert "label" not in caplog.text
+
+
+def test_rows_with_none_of_the_labels_are_taken_for_a_mistake(
+    folder: Path, tone: Task, tmp_path: Path, helpers: Any
+) -> None:
+    living.add_tasks(folder, [tone], QUICK, progress=False)
+    before = helpers.contents(folder)
+    other = helpers.write_rows(tmp_path / "other.csv", labels=("0", "1"))
+    with pytest.raises(DataError, match=r"It has angry, calm; the rows have 0, 1.*--replace-labels"):
+        living.update_task(folder, "tone", {"train": other}, QUICK, progress=False)
+    assert helpers.contents(folder) == before
+    model, _ = living.update_task(folder, "tone", {"train": other, "labels": []}, QUICK, progress=False)
+    assert model.tasks[3].labels == ("0", "1") and model.heads[3].out_features == 2
+
+
 def test_removing_leaves_the_others_bit_equal(folder: Path, helpers: Any, tone: Task) -> None:
     files, before = helpers.contents(folder), helpers.answers(folder, ["topic", "spam"])
     living.remove_task(folder, "price")

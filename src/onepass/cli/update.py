@@ -21,6 +21,12 @@ def update(
     ] = None,
     label: Annotated[str | None, typer.Option(help="Their label column.", metavar="COLUMN")] = None,
     validation: Annotated[str | None, typer.Option(help="Another validation file.", metavar="FILE")] = None,
+    replace_labels: Annotated[
+        bool,
+        typer.Option(
+            "--replace-labels", help="Its labels become those of the rows; else those that no row has are kept."
+        ),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings, errors and the proof.")] = False,
 ) -> None:
@@ -32,6 +38,9 @@ def update(
 
     listen(quiet or json)
     keys = given(train=train, text=text, label=label, validation=validation)
+    if replace_labels:
+        keys["labels"] = []
     model, proof = update_task(folder, name, keys, adding_options(rest or []), progress(quiet or json))
-    version = model.records[model.names.index(name)]["version"]
-    report(f"{name}: trained anew, version {version}.", proof, json, updated=name, version=version)
+    number = model.names.index(name)
+    version, labels = model.records[number]["version"], model.tasks[number].labels
+    report(f"{name}: trained anew, version {version}.", proof, json, updated=name, version=version, labels=labels)
