@@ -121,6 +121,14 @@ def mails(tmp_path):
     return path
 
 
+def test_a_file_of_another_encoding_is_refused_as_a_whole(run, model, mails, tmp_path):
+    mails.write_bytes(("id,text\n" + "1,café\n2,goal\n" * 3).encode("cp1252"))
+    result = run("predict", model, "--input", mails, "--output", tmp_path / "out.csv")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "line 2: byte 13 of the file (0xe9) is not UTF-8" in result.stderr and "iconv" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == [mails.name]
+
+
 @pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet"])
 def test_a_file_comes_back_with_a_column_for_each_answer(run, model, mails, tmp_path, ending):
     output = tmp_path / f"out.{ending}"

@@ -136,7 +136,13 @@ def test_a_parquet_cell_that_is_no_text_costs_its_row(tmp_path):
         ("in.csv", "id,text\n1,ä\n".encode("utf-16"), "UTF-16"),
         ("in.csv", b"id,id\n1,2\n", "two columns are named 'id'"),
         ("in.csv", b"\x1f\x8b\x08\x00abc", "gzip"),
-        ("in.jsonl", "{}".encode("utf-16"), "no row that can be read"),
+        (
+            "in.csv",
+            "id,text\n1,né\n2,b\n3,\xe0 la\n4,où\n".encode("cp1252"),
+            "line 2: byte 11 .*0xe9.*Windows-1252.*iconv",
+        ),
+        ("in.jsonl", ('{"text": "né"}\n' * 3).encode("latin1"), "None of the first 3 lines"),
+        ("in.jsonl", "{}".encode("utf-16"), "is UTF-16, not UTF-8"),
         ("in.jsonl", b"\n\n", "no row that can be read"),
         ("in.parquet", b"PAR1 no more", "cannot be read"),
         ("in.xlsx", b"PK", "Possible"),
@@ -147,6 +153,16 @@ def test_what_spoils_a_whole_file_is_told_at_once(tmp_path, name, content, messa
     path.write_bytes(content)
     with pytest.raises(DataError, match=message):
         open_source(path)
+
+
+@pytest.mark.parametrize("broken", [[1, 2], [1, 2, 3, 4, 5]])
+def test_a_file_with_some_broken_lines_is_read(tmp_path, broken):
+    """Two lines say nothing about the file; many do not either, if another line is UTF-8."""
+    rows = [b"caf\xe9" if number in broken else b"plain" for number in range(10)]
+    rows[9] = "café".encode() if len(broken) > 2 else rows[9]
+    path = tmp_path / "in.csv"
+    path.write_bytes(b"text\n" + b"\n".join(rows))
+    assert [record.number - 1 for record in read(path) if isinstance(record, Reject)] == broken
 
 
 def test_long_rows_make_small_pieces(tmp_path):
@@ -173,7 +189,7 @@ def test_damaged_files_are_read_alike_from_any_piece(tmp_path, name):
             ]
             damaged = bytearray(b"id,text\n" + b"".join(rows))
         else:
-            damaged = bytearray(b'{"id": 1, "text": "caf\\u00e9 \\n", "more": [1, null]}\n' * 12)
+            damaged = bytearray(b'{"id": 1, "text": "caf\xc3\xa9 \\n", "more": [1, null]}\n' * 12)
         for _ in range(chance.randint(1, 6)):
             place = chance.randrange(8, len(damaged))
             damaged[place : place + chance.randint(0, 1)] = chance.choice(

@@ -3,21 +3,19 @@
 All but json are read line by line; a json file is one value and so is held in memory as a whole.
 """
 
-import codecs
 import csv
 import json
 import re
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from onepass.data.rows import Chunk, RowFaults, unique, wanted
+from onepass.data.utf8 import escaped_byte, not_utf8, nul_advice
 from onepass.errors import DataError
 
 MAX_LINE = 2**24  # characters of a line or a field; bounds memory when a quote is never closed
 
-_ESCAPED_BYTE = re.compile("[\udc80-\udcff]")  # what surrogateescape makes of a byte that is not UTF-8
 _QUOTED = re.compile('"[^"]*"')
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -223,52 +221,10 @@ def read_lines(path: Path, longest: int | None = None) -> Iterator[str]:
         number = 0
         while line := file.readline(longest):
             number += 1
-            if not line.isascii() and (bad := _ESCAPED_BYTE.search(line)):
-                raise DataError(_not_utf8(path, number, ord(bad.group()) - 0xDC00))
+            if not line.isascii() and (byte := escaped_byte(line)) is not None:
+                raise DataError(not_utf8(path, number, byte))
             if "\0" in line:
-                raise DataError(f"{path}, line {number}: there is a NUL byte. {_nul_advice(path)}")
+                raise DataError(f"{path}, line {number}: there is a NUL byte. {nul_advice(path)}")
             if len(line) == longest and line[-1] not in "\r\n":
                 raise DataError(f"{path}, line {number}: longer than {longest:,} characters.")
             yield line
-
-
-def _not_utf8(path: Path, line: int, byte: int) -> str:
-    with open(path, "rb") as file:
-        start = file.read(4)
-        if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-            encoding = "UTF-32" if start == codecs.BOM_UTF32_LE else "UTF-16"
-            return f"{path} is {encoding}, not UTF-8. {_convert(path, encoding)}"
-    found = f"{path}, line {line}: byte {_valid_bytes(path)} of the file (0x{byte:02x}) is not UTF-8."
-    try:
-        character = bytes([byte]).decode("cp1252")
-    except UnicodeDecodeError:
-        return f"{found} Save the file as UTF-8."
-    return f"{found} If it should be {character!r}, the file is Windows-1252. {_convert(path, 'WINDOWS-1252')}"
-
-
-def _valid_bytes(path: Path) -> int:
-    """How many bytes of a file come before the first that is not UTF-8."""
-    valid, rest = 0, b""
-    with open(path, "rb") as file:
-        while block := file.read(2**20):
-            rest += block
-            try:
-                used = codecs.utf_8_decode(rest, "strict", False)[1]
-            except UnicodeDecodeError as error:
-                return valid + error.start
-            valid, rest = valid + used, rest[used:]
-    return valid
-
-
-def _nul_advice(path: Path) -> str:
-    with open(path, "rb") as file:
-        start = file.read(4096)
-    for encoding, halves in (("UTF-16LE", start[1::2]), ("UTF-16BE", start[::2])):
-        if halves.count(0) * 2 > len(halves):
-            return f"The file looks like {encoding}. {_convert(path, encoding)}"
-    return "The file is damaged, or not text."
-
-
-def _convert(path: Path, encoding: str) -> str:
-    new = path.with_name(f"utf8-{path.name}")
-    return f"Convert it: iconv -f {encoding} -t UTF-8 {shlex.quote(str(path))} > {shlex.quote(str(new))}"

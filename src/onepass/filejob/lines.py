@@ -1,15 +1,13 @@
 """The lines of a text file, with the place of each in bytes. Bad bytes are let through, for the row to be judged."""
 
 import io
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
 from onepass.data.text import MAX_LINE
+from onepass.data.utf8 import escaped_byte
 from onepass.filejob.records import START
-
-_ESCAPED_BYTE = re.compile("[\udc80-\udcff]")  # what surrogateescape makes of a byte that is not UTF-8
 
 
 class TooLong(Exception):
@@ -63,8 +61,8 @@ class Lines(Iterator[str]):
             raise TooLong
         if self.fault is None and "\0" in text:
             self.fault = "holds a NUL character."
-        if self.fault is None and not text.isascii() and (bad := _ESCAPED_BYTE.search(text)):
-            self.fault = f"byte 0x{ord(bad.group()) - 0xDC00:02x} is not UTF-8."
+        if self.fault is None and not text.isascii() and (byte := escaped_byte(text)) is not None:
+            self.fault = f"byte 0x{byte:02x} is not UTF-8."
         return text
 
     def _read(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from onepass.data.files import FORMATS, column_names, format_of
 from onepass.data.text import MAX_LINE, separator
+from onepass.data.utf8 import check_encoding
 from onepass.errors import DataError
 from onepass.filejob.lines import Lines, TooLong
 from onepass.filejob.records import Position, Record, Reject, Row, Source, shown, unwritable
@@ -33,6 +34,7 @@ class _LineSource:
     """What csv and jsonl share: a place in bytes, lines and rows."""
 
     def __init__(self, path: Path):
+        check_encoding(path)
         self.path = path
         self.lines = Lines(path)
         self.row = 0
