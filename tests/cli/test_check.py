@@ -22,6 +22,21 @@ def test_faults_exit_with_2_and_are_on_stdout(run, news, tmp_path):
     assert "Traceback" not in result.stderr
 
 
+def test_data_are_checked_without_torch(process, news, tmp_path):
+    (tmp_path / "torch.py").write_text("raise ImportError('torch is not wanted here')")
+    written = tmp_path / "guessed.yaml"
+    for arguments in (["init", tmp_path / "topic.csv", "-o", written], ["check", written]):
+        result = process(*arguments, first=tmp_path)
+        assert result.returncode == 0, result.stderr
+    assert "topic (classification): train 24" in result.stdout
+
+
+def test_method_and_training_are_checked_too(run, news):
+    result = run("check", news, "method=mtpo", "train.epoch=1")
+    assert result.exit_code == 2
+    assert "Did you mean 'mtop'" in result.stderr and "Did you mean 'epochs'" in result.stderr
+
+
 def test_init_writes_a_task_file_that_trains(run, news, tmp_path, encoder):
     (tmp_path / "files").mkdir()
     written = tmp_path / "files" / "guessed.yaml"

@@ -1,11 +1,16 @@
 """onepass check: what is wrong or odd about the data of a task file, before anything is trained."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from onepass.cli.console import say, write_json
+
+if TYPE_CHECKING:
+    from onepass.tasks import TaskFile
 
 
 def check(
@@ -22,9 +27,8 @@ def check(
     from onepass.data.check import check_data
     from onepass.heads import make_kind
     from onepass.tasks import read_task_file
-    from onepass.training import CHECKS
 
-    read = read_task_file(file, overrides or (), checks=CHECKS)
+    read = read_task_file(file, overrides or (), checks=[_faults])
     report = check_data(read, {name: make_kind(task) for name, task in read.tasks.items()})
     if json:
         write_json(report.to_dict())
@@ -33,3 +37,19 @@ def check(
     if report.faults:
         say(f"{file} cannot be trained on as it is.")
         raise typer.Exit(2)
+
+
+def _faults(file: TaskFile) -> list[str]:
+    """What training would refuse of a task file itself.
+
+    Method and training know their options where torch is: a file that leaves both as they are, as `onepass init`
+    writes it, is checked without importing that.
+    """
+    from onepass.heads import check_kinds
+    from onepass.tasks import MethodChoice
+
+    if file.method == MethodChoice() and not file.train and not any(task.group for task in file.tasks.values()):
+        return check_kinds(file)
+    from onepass.training import CHECKS
+
+    return [fault for check in CHECKS for fault in check(file)]
