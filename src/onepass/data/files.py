@@ -12,7 +12,7 @@ from pathlib import Path
 from onepass.data import columnar, conll, text
 from onepass.data.rows import Chunk, RowFaults
 from onepass.errors import DataError, listed
-from onepass.tasks import similar
+from onepass.tasks.paths import similar
 
 __all__ = ["FORMATS", "Chunk", "Format", "RowFaults", "column_names", "format_of", "read_chunks"]
 

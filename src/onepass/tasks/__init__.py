@@ -1,0 +1,7 @@
+"""Task, and the task file that names the tasks, the encoder, the method and the training options."""
+
+from onepass.tasks.file import MethodChoice, TaskFile
+from onepass.tasks.reading import make_task, read_task_file
+from onepass.tasks.task import NAME, TASK_KEYS, Task, spelling
+
+__all__ = ["NAME", "TASK_KEYS", "MethodChoice", "Task", "TaskFile", "make_task", "read_task_file", "spelling"]

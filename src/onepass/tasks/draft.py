@@ -1,0 +1,111 @@
+"""A task file while it is read: its values as they are written, and where each of them stands."""
+
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from onepass.errors import ConfigError, listed, unknown
+from onepass.tasks.file import TOP_KEYS
+from onepass.tasks.paths import encoder_path, similar, whole_path, with_whole_paths
+from onepass.tasks.task import FILE_KEYS, shown
+
+Place = tuple[str, ...]  # as in plain_yaml, which is imported with a task file: who asks a model needs no YAML
+TEXT_KEYS = ("kind", "text", "label", "labels", "metric", "group")
+DATA_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather")
+MAX_BYTES = 8 * 2**20  # a task file has some kilobytes; more is a data file given by mistake
+
+
+class Draft:
+    """A task file being read: its values, the line of each key, the faults so far."""
+
+    def __init__(self, path: Path, data: dict[str, Any], origins: dict[Place, str]) -> None:
+        self.path, self.data, self.origins = path, data, origins
+        self.faults: list[str] = []
+
+    @classmethod
+    def read(cls, path: Path) -> "Draft":
+        from onepass.plain_yaml import parse
+
+        document = parse(_read(path), as_written=_is_text)
+        faults = [f"{path}, line {line}: {what}" if line else f"{path}: {what}" for line, what in document.faults]
+        if faults:
+            raise ConfigError(listed(faults))
+        if not isinstance(document.value, dict):
+            found = shown(document.value)
+            raise ConfigError(f"{path} is {found}. A task file is a mapping with the keys {', '.join(TOP_KEYS)}.")
+        return cls(path, document.value, {place: f"{path}, line {line}" for place, line in document.lines.items()})
+
+    def fault(self, place: Place, what: str) -> None:
+        while place and place not in self.origins:
+            place = place[:-1]
+        self.faults.append(f"{self.origins.get(place, self.path)}: {what}")
+
+    def override(self, text: str) -> None:
+        """Applies one override, or notes what is wrong with it."""
+        from onepass.plain_yaml import parse
+
+        key, equals, value = text.partition("=")
+        place = self._place(key.strip())
+        document = parse(value, place, _is_text)
+        problem = document.faults[0][1] if document.faults else self._cannot_override(place)
+        if not equals or not all(place):
+            problem = "write it as key=value, for example train.epochs=1."
+        if problem:
+            self.faults.append(f"override {text!r}: {problem}")
+            return
+        self.origins[place] = f"override {text!r}"
+        holder = self.data
+        for step in place[:-1]:
+            inner = holder.get(step)
+            if step in ("method", "sampler") and isinstance(inner, str):
+                inner = {"name": inner}
+            # A copy: with YAML's aliases two tasks can share one mapping.
+            holder[step] = dict(inner) if isinstance(inner, dict) else {}
+            holder = holder[step]
+        here = Path.cwd()
+        is_file = place[0] == "tasks" and place[-1] in FILE_KEYS
+        found = whole_path(document.value, here) if is_file else document.value
+        found = encoder_path(found, here) if place == ("encoder",) else found
+        holder[place[-1]] = with_whole_paths({place[-1]: found}, here)[place[-1]] if place[0] == "train" else found
+
+    def _place(self, key: str) -> Place:
+        head, dot, rest = key.partition(".")
+        if head == "tasks" and dot:
+            name, _, last = rest.rpartition(".")  # a task's name may have dots, its keys have none
+            return (head, name or last, last) if name else (head, rest)
+        if head == "train" and dot:
+            return (head, *rest.split("."))
+        if dot or not head or get_close_matches(head, TOP_KEYS, n=1, cutoff=0.85):
+            return (head, rest) if dot else (head,)
+        return ("train", head)
+
+    def _cannot_override(self, place: Place) -> str:
+        if place[0] not in TOP_KEYS:
+            return unknown("key", place[0], TOP_KEYS)
+        if place[0] != "tasks":
+            return ""
+        if len(place) < 3:
+            return "write it as tasks.NAME.KEY=value."
+        tasks = self.data.get("tasks")
+        known = list(tasks) if isinstance(tasks, dict) else []
+        return "" if place[1] in known else unknown("task", place[1], known)
+
+
+def _is_text(place: Place) -> bool:
+    return len(place) > 2 and place[0] == "tasks" and place[2] in TEXT_KEYS
+
+
+def _read(path: Path) -> str:
+    try:
+        if path.is_dir():
+            raise ConfigError(f"{path} is a folder. Give the task file in it.")
+        if not path.is_file():
+            raise ConfigError(f"There is no task file {path}.{similar(path)}")
+        if path.suffix.lower() in DATA_SUFFIXES or path.stat().st_size > MAX_BYTES:
+            raise ConfigError(f"{path} is no task file but data. Write a task file for it with: onepass init {path}")
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line, byte = error.object.count(b"\n", 0, error.start) + 1, error.object[error.start]
+        raise ConfigError(f"{path}, line {line}: byte 0x{byte:02x} is not UTF-8. Save the file as UTF-8.") from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None

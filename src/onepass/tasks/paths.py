@@ -1,0 +1,57 @@
+"""The files that a task file names: where they are, and what to say of one that is not there."""
+
+import os
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+TRAIN_FILE_KEYS = ("teachers", "baseline")
+
+
+def similar(path: Path) -> str:
+    """What to add to a message about a file that is not there: the nearest name that is, or that there is no folder."""
+    try:
+        near = get_close_matches(path.name, os.listdir(path.parent), n=1)
+    except (OSError, ValueError):
+        return f" There is no folder {str(path.parent)!r} either."
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def whole_path(value: Any, folder: Path) -> Any:
+    """Where a file named in a folder is; what is no file name stays for Task to judge."""
+    if not isinstance(value, str) or not value.strip() or value.startswith("hub:"):
+        return value
+    return folder.absolute() / os.path.expanduser(value)
+
+
+def encoder_path(value: Any, folder: Path) -> Any:
+    """An encoder that is a folder, with its whole path; `embedded` and hub names stay as they are."""
+    if not isinstance(value, str) or value == "embedded":
+        return value
+    path = str(whole_path(value, folder))
+    return path if value.startswith((".", "/", "~")) or os.path.isdir(path) else value
+
+
+def with_whole_paths(options: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Training options in which the files and folders they name have their whole path."""
+
+    def whole(value: Any) -> Any:
+        return str(whole_path(value, folder)) if isinstance(value, str) else value
+
+    return {
+        key: with_whole_paths(value, folder) if isinstance(value, dict)
+        else [whole(item) for item in value] if key in TRAIN_FILE_KEYS and isinstance(value, list)
+        else whole(value) if key in TRAIN_FILE_KEYS
+        else value
+        for key, value in options.items()
+    }  # fmt: skip
+
+
+def unreadable(path: Path) -> str:
+    """Why a data file cannot be read, if so."""
+    try:
+        if path.is_dir():
+            return f"{str(path)!r} is a folder. Give a data file."
+        return "" if path.is_file() else f"there is no file {str(path)!r}.{similar(path)}"
+    except OSError as error:
+        return f"{str(path)!r} cannot be read: {error.strerror}."
