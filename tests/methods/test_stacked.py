@@ -131,3 +131,13 @@ def test_a_loaded_model_holds_its_weights_once(make_model: Callable[..., Model],
     before = model.method.tasks[0].pooler.weight.data_ptr()  # type: ignore[union-attr, operator]
     model.predict("w1 w2")
     assert model.method.tasks[0].pooler.weight.data_ptr() == before  # type: ignore[union-attr, operator]
+
+
+def test_gradients_are_those_of_a_plain_stack(modules: TaskModules) -> None:
+    shared = TaskModules([modules[0], modules[2], modules[0]])  # the first and the last task hold the same parameters
+    factors = torch.randn(3, 3, 2).transpose(1, 2)  # as from a product: not in the order of memory
+    found = (shared.stacked("weight", np.array([0, 1, 2])) * factors).sum()
+    expected = (torch.stack([module.weight for module in shared]) * factors).sum()
+    own = [modules[0].weight, modules[2].weight]
+    for got, wanted in zip(torch.autograd.grad(found, own), torch.autograd.grad(expected, own), strict=True):
+        torch.testing.assert_close(got, wanted)

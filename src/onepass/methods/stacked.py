@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -62,7 +62,7 @@ class TaskModules(nn.ModuleList):
                     return stack.of(tasks)
         # Only the parameters that are asked are joined, so that the gradient of every other task stays None: no
         # update, no momentum, no decay.
-        return torch.stack([self[int(task)].get_parameter(name) for task in tasks])
+        return cast(Tensor, _Join.apply(*(self[int(task)].get_parameter(name) for task in tasks)))
 
     def pack(self) -> None:
         """Lay the parameters of one name and shape side by side, unless they are already.
@@ -125,6 +125,19 @@ class TaskModules(nn.ModuleList):
         for place, users in enumerate(holders.values()):
             places[[task for task, _ in users]] = place
         return Stack(tensor, places, (own[0], own[-1]))
+
+
+class _Join(torch.autograd.Function):
+    """`torch.stack`, whose gradient is parted in one operation in place of one for each task."""
+
+    @staticmethod
+    def forward(ctx: Any, *parameters: Tensor) -> Tensor:
+        return torch.stack(parameters)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
+        (gradient,) = gradients  # (U, n, ...)
+        return gradient.contiguous().flatten(0, 1).split(gradient.shape[1])
 
 
 def _side_by_side(parameters: Sequence[nn.Parameter]) -> Tensor | None:

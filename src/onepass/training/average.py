@@ -31,7 +31,7 @@ class RunningMean:
         # Early on the mean forgets faster, or it would hold on to the untrained weights. Every parameter has its own
         # early steps: a small task may come late.
         shares = [1.0 - min(self.decay, self.steps[i] / (self.steps[i] + 10.0)) for i in changed]
-        torch._foreach_lerp_([self.means[i] for i in changed], [self.parameters[i].detach() for i in changed], shares)
+        torch._foreach_lerp_([self.means[i] for i in changed], [self.parameters[i] for i in changed], shares)
 
     @torch.no_grad()
     def settle(self) -> None:

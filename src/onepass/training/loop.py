@@ -7,6 +7,7 @@ batch has no gradient, so the optimiser does not touch it: no update, no momentu
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -271,7 +272,7 @@ class Trainer:
         self.accelerator.backward(loss)
         learning = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         norm = self.accelerator.clip_grad_norm_(learning, self.options.clip or float("inf"))
-        finite = bool(torch.isfinite(norm))
+        finite = math.isfinite(float(norm))  # the one time in a step that the device is waited for
         if finite:
             optimizer.step()
             mean.update()
