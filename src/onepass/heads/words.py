@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from onepass.data.items import Item
 from onepass.heads.base import Row, blank, wrong_option
 from onepass.heads.cells import listed_cell, shown, whole_number
-from onepass.heads.classification import Classification, accuracy, f1, macro_f1, matthews
+from onepass.heads.classification import Classification
 from onepass.heads.marking import find_form, find_text
+from onepass.heads.metrics import accuracy, f1, macro_f1, matthews
 from onepass.tasks import Task
 
 
