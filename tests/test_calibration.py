@@ -11,6 +11,7 @@ import onepass
 from onepass import living
 from onepass.calibration import choose_thresholds, set_threshold, unreached
 from onepass.model import Model
+from onepass.tasks import make_task
 from onepass.training.adding import AddOptions
 
 QUICK = AddOptions(epochs=2, least_rows=10)
@@ -104,7 +105,7 @@ def test_adding_and_updating_settle_the_task_and_no_other(folder: Path, tmp_path
     keys: dict[str, Any] = {"text": "text", "label": "topic", "train": str(folder.parent / "train.csv")}
     keys |= {"validation": str(folder.parent / "validation.csv"), "threshold": {"best": "f1", "label": "sport"}}
     before = onepass.load(copy)
-    added, _ = living.add_tasks(copy, [living.make_task("again", keys)], QUICK, progress=False)
+    added, _ = living.add_tasks(copy, [make_task("again", keys)], QUICK, progress=False)
     assert added.tasks[3].fitted["calibration"]["rows"] == 120
     assert list(added.tasks[3].fitted["thresholds"]) == ["sport"]
     updated, _ = living.update_task(copy, "again", {"validation": str(folder.parent / "few.csv")}, QUICK, False)
@@ -118,7 +119,7 @@ def test_adding_and_updating_settle_the_task_and_no_other(folder: Path, tmp_path
 def test_without_validation_rows_nothing_is_calibrated(folder: Path, tmp_path: Path):
     onepass.load(folder).save(copy := tmp_path / "model")
     keys = {"text": "text", "label": "topic", "train": str(folder.parent / "few.csv"), "threshold": {"best": "f1"}}
-    added, _ = living.add_tasks(copy, [living.make_task("again", keys)], AddOptions(epochs=1), progress=False)
+    added, _ = living.add_tasks(copy, [make_task("again", keys)], AddOptions(epochs=1), progress=False)
     assert added.tasks[3].fitted["calibration"] == {"form": "none", "reason": "there are no validation rows"}
     assert "no validation row has it" in added.records[3]["thresholds"]["reached"][""]["reason"]
     assert added.predict("goal", tasks=["again"])["again"].label is not None  # an F1 withholds nothing that is unknown

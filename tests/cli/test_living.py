@@ -91,10 +91,8 @@ def test_mistakes_are_explained_and_nothing_changes(run, own, monkeypatch, argum
 
 
 def test_a_change_without_its_proof_is_not_made_and_exits_with_1(run, own, monkeypatch):
-    from onepass import living
-
     before = (own / "MANIFEST.json").read_bytes()
-    monkeypatch.setattr(living, "largest_change", lambda *_: float("nan"))
+    monkeypatch.setattr("onepass.living.change.largest_change", lambda *_: float("nan"))
     done = run("remove", own, "topic")
     assert (done.exit_code, done.stdout) == (1, "")
     assert "Nothing was changed" in done.stderr

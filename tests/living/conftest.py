@@ -97,7 +97,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def answers(folder: Path, names: list[str]) -> list[np.ndarray]:
     """The logits of tasks for fixed texts."""
-    from onepass.living import probe_batches
+    from onepass.living.proof import probe_batches
 
     model = load_model(folder)
     return [logits for batch in probe_batches(model.tokenizer) for logits in model.logits(batch, model.numbers(names))]

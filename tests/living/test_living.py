@@ -16,6 +16,7 @@ from onepass.atomic import write_manifest
 from onepass.contents import read_tasks
 from onepass.errors import ConfigError, DataError, FolderError, OnepassError
 from onepass.folder import load_model
+from onepass.living.proof import TOLERANCE, largest_change, probe_batches
 from onepass.model import Model
 from onepass.tasks import Task
 from onepass.training import evaluate
@@ -261,7 +262,7 @@ def test_a_change_that_moves_another_task_is_not_made(
     folder: Path, tone: Task, helpers: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = helpers.contents(folder)
-    monkeypatch.setattr(living, "largest_change", lambda *_: 2e-6)
+    monkeypatch.setattr("onepass.living.change.largest_change", lambda *_: 2e-6)
     with pytest.raises(living.Unproven, match="Nothing was changed"):
         living.add_tasks(folder, [tone], QUICK, progress=False)
     assert helpers.contents(folder) == before
@@ -269,14 +270,14 @@ def test_a_change_that_moves_another_task_is_not_made(
 
 def test_the_proof_sees_a_weight_that_moved(make_model: MakeModel) -> None:
     one, other = make_model(), make_model()
-    assert living.largest_change(one, other, ["topic", "spam"]) == 0.0
+    assert largest_change(one, other, ["topic", "spam"]) == 0.0
     with torch.no_grad():
         other.heads[2].bias[0] += 1e-3
-    assert living.largest_change(one, other, ["topic", "price"]) == 0.0
-    assert living.largest_change(one, other, ["topic", "spam"]) == pytest.approx(1e-3, rel=1e-2)
+    assert largest_change(one, other, ["topic", "price"]) == 0.0
+    assert largest_change(one, other, ["topic", "spam"]) == pytest.approx(1e-3, rel=1e-2)
     with torch.no_grad():
         other.heads[2].bias[0] = torch.nan
-    assert not living.largest_change(one, other, ["spam"]) <= living.TOLERANCE
+    assert not largest_change(one, other, ["spam"]) <= TOLERANCE
 
 
 def test_what_was_made_from_the_old_model_is_left_out(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -292,7 +293,7 @@ def test_what_was_made_from_the_old_model_is_left_out(folder: Path, caplog: pyte
 
 def test_a_model_in_memory_changes_without_its_folder(folder: Path, tone: Task, helpers: Any) -> None:
     model, before = load_model(folder), helpers.contents(folder)
-    batch = living.probe_batches(model.tokenizer)[0]
+    batch = probe_batches(model.tokenizer)[0]
     old, kept = model.logits(batch, [0, 1, 2]), model.logits(batch, [0, 2])
     model.add_task("tone", train=str(tone.train), text="text", label="label", options={"epochs": 1})
     assert same(old, model.logits(batch, [0, 1, 2]))

@@ -20,7 +20,7 @@ from onepass.engine.samples import Sample, labelled_rows, texts_of
 from onepass.errors import ConfigError, FolderError
 from onepass.folder import load_model
 from onepass.inquiry import Pieces
-from onepass.living import probe_batches
+from onepass.living.proof import probe_batches
 from onepass.loading import ENGINE, GATE, RANGES
 from onepass.methods import METHODS, Method
 from onepass.model import Model
