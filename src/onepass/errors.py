@@ -46,9 +46,17 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
     "Unknown method 'mtpo'. Did you mean 'mtop'? Known: mtop, readers."
     """
     names = sorted(known)
-    near = get_close_matches(str(name), names, n=1)
-    guess = f" Did you mean {near[0]!r}?" if near else ""
-    return f"Unknown {what} {name!r}.{guess} Known: {', '.join(names)}."
+    return f"Unknown {what} {name!r}.{did_you_mean(name, names)} Known: {', '.join(names)}."
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """What to add to a sentence about a name that is not there: the nearest one that is, if any is near.
+
+    >>> did_you_mean("lable", ["text", "label"])
+    " Did you mean 'label'?"
+    """
+    near = get_close_matches(str(name), list(known), n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def listed(faults: list[str]) -> str:

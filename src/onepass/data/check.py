@@ -16,7 +16,7 @@ from onepass.data.findings import Counts, Finding, Report, counted, enumerated, 
 from onepass.data.leakage import leak, leaks_between_tasks
 from onepass.data.reading import Reader
 from onepass.data.seen import MAX_LABELS, SHOWN, SHOWN_FAULTS, BrokenRows, SplitRows
-from onepass.errors import DataError
+from onepass.errors import DataError, did_you_mean
 from onepass.tasks import Task, TaskFile
 
 FEW_ROWS = 8  # of a label in train
@@ -68,10 +68,8 @@ def _read(path: Path, splits: list[SplitRows]) -> list[Finding]:
     for split in splits:
         missing = [] if names is None else [name for name in split.kind.columns(split.task) if name not in names]
         for name in missing:
-            near = get_close_matches(name, names or (), n=1)
-            guess = f" Did you mean {near[0]!r}?" if near else ""
             found = f"reads the column {name!r}, which is not there"
-            advice = f"Columns: {enumerated(names or ())}.{guess}"
+            advice = f"Columns: {enumerated(names or ())}.{did_you_mean(name, names or ())}"
             findings.append(split.finding("fault", "missing column", found, advice))
         split.complete = not missing
         if split.complete:

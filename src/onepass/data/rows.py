@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from onepass.errors import DataError, listed
+from onepass.errors import DataError, did_you_mean, listed
 
 SHOWN_ROWS = 5
 SHOWN_FAULTS = 20
@@ -97,9 +96,7 @@ def wanted(path: Path, columns: Sequence[str] | None, names: Sequence[str]) -> l
     faults = []
     for column in dict.fromkeys(columns):
         if column not in names:
-            near = get_close_matches(column, names, n=1)
-            guess = f" Did you mean {near[0]!r}?" if near else ""
-            faults.append(f"{path} has no column {column!r}.{guess} Columns: {known}.")
+            faults.append(f"{path} has no column {column!r}.{did_you_mean(column, names)} Columns: {known}.")
     if faults:
         raise DataError(listed(faults))
     return list(dict.fromkeys(columns))

@@ -15,6 +15,7 @@ from onepass.data.utf8 import escaped_byte, not_utf8, nul_advice
 from onepass.errors import DataError
 
 MAX_LINE = 2**24  # characters of a line or a field; bounds memory when a quote is never closed
+NEVER_CLOSED = "a quote is opened here and never closed."
 
 _QUOTED = re.compile('"[^"]*"')
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -44,9 +45,14 @@ def separator(path: Path) -> str:
 
 
 def _csv_reader(path: Path) -> Any:
+    return csv_reader(read_lines(path), separator(path))
+
+
+def csv_reader(lines: Iterable[str], delimiter: str) -> Any:
+    """A reader of fields; it takes no more lines than a row has."""
     # The limit is one for the whole process, so it is only ever raised.
     csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE))
-    return csv.reader(read_lines(path), delimiter=separator(path), strict=True)
+    return csv.reader(lines, delimiter=delimiter, strict=True)
 
 
 def _header(path: Path, reader: Any) -> tuple[list[str], list[str]]:
@@ -54,7 +60,7 @@ def _header(path: Path, reader: Any) -> tuple[list[str], list[str]]:
     try:
         fields: list[str] = next((fields for fields in reader if fields), [])
     except csv.Error as error:
-        raise DataError(f"{path}, line 1: the header: {_csv_problem(error)}") from None
+        raise DataError(f"{path}, line 1: the header: {csv_problem(error)}") from None
     header = [field.strip() for field in fields]
     names = unique(path, [name for name in header if name])
     if not names:
@@ -71,24 +77,32 @@ def _csv_rows(reader: Any, header: list[str], columns: Sequence[str], faults: Ro
             fields = next(reader, None)
         except csv.Error as error:
             # With a wrong quote it is open which of the later quotes begin a field and which end one.
-            faults.add(row + 1, f"{_csv_problem(error)} The rows after it were not read.", line)
+            faults.add(row + 1, f"{csv_problem(error)} The rows after it were not read.", line)
             return
         if fields is None:
             return
         if not fields:  # a blank line
             continue
         row += 1
-        if len(fields) == len(header):
-            yield row, line, {name: fields[index] or None for name, index in picked}
+        if problem := miscounted(fields, header):
+            faults.add(row, problem, line)
         else:
-            advice = " Text with a separator in it needs quotes." if len(fields) > len(header) else ""
-            found = f"{len(fields)} field{'s' if len(fields) > 1 else ''}"
-            faults.add(row, f"has {found}, the header has {len(header)}.{advice}", line)
+            yield row, line, {name: fields[index] or None for name, index in picked}
 
 
-def _csv_problem(error: csv.Error) -> str:
+def miscounted(fields: Sequence[str], header: Sequence[str]) -> str | None:
+    """What is wrong with the number of a row's fields, if so."""
+    if len(fields) == len(header):
+        return None
+    advice = " Text with a separator in it needs quotes." if len(fields) > len(header) else ""
+    found = f"{len(fields)} field{'s' if len(fields) > 1 else ''}"
+    return f"has {found}, the header has {len(header)}.{advice}"
+
+
+def csv_problem(error: csv.Error) -> str:
+    """What is wrong with a row's quotes."""
     if "unexpected end" in str(error) or "field limit" in str(error):
-        return "a quote is opened here and never closed."
+        return NEVER_CLOSED
     return f"quotes are wrong ({error}). A quote inside a quoted field is written twice."
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from onepass.data.files import FORMATS, column_names, format_of
-from onepass.data.text import MAX_LINE, separator
+from onepass.data.text import MAX_LINE, NEVER_CLOSED, csv_problem, csv_reader, miscounted, separator
 from onepass.data.utf8 import check_encoding
 from onepass.errors import DataError
 from onepass.filejob.lines import Lines, TooLong
@@ -15,7 +15,6 @@ from onepass.filejob.records import Position, Record, Reject, Row, Source, shown
 from onepass.filejob.tables import ArrowSource, JsonSource, ParquetSource
 
 _TOO_LONG = f"a line is longer than {MAX_LINE:,} characters."
-_NEVER_CLOSED = "a quote is opened here and never closed."
 
 
 def open_source(path: Path, columns: dict[str, str] | None = None) -> Source:
@@ -60,15 +59,13 @@ class CsvSource(_LineSource):
         column_names(path)  # raises if the header cannot be read
         super().__init__(path)
         self.delimiter = separator(path)
-        # The limit is one for the whole process, so it is only ever raised.
-        csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE))
         self.header = [field.strip() for field in next(fields for fields in self._reader() if fields)]
         self.columns = dict.fromkeys((name for name in self.header if name), "text")
         self._first = self.position()
 
     def _reader(self) -> Any:
         # It takes no more lines than the row has, so that the place behind a row is known.
-        return csv.reader(self.lines, delimiter=self.delimiter, strict=True)
+        return csv_reader(self.lines, self.delimiter)
 
     def records(self, start: Position | None) -> Iterator[Record]:
         self._go_to(start or self._first)
@@ -83,30 +80,21 @@ class CsvSource(_LineSource):
             except TooLong:
                 fault = _TOO_LONG
             except csv.Error as error:
-                fault = f"quotes are wrong ({error}). A quote inside a quoted field is written twice."
-                if ("unexpected end" in str(error) or "field limit" in str(error)) and lines.second:
-                    fault = _NEVER_CLOSED
+                fault = csv_problem(error)
             if fields is None:
                 return
             if not fields and not fault:  # a blank line
                 continue
             self.row += 1
             begins, size = shown(lines.start), lines.offset - offset
-            if fault is _NEVER_CLOSED and lines.second:
+            if fault == NEVER_CLOSED and lines.second:
                 lines.go_to(*lines.second)
-            fault = fault or self._miscounted(fields)
+            fault = fault or miscounted(fields, self.header)
             if fault:
                 yield Reject(self.row, line, fault, begins, size)
             else:
                 named = zip(self.header, fields, strict=True)
                 yield Row(self.row, line, {name: field or None for name, field in named if name}, size)
-
-    def _miscounted(self, fields: list[str]) -> str | None:
-        if len(fields) == len(self.header):
-            return None
-        advice = " Text with a separator in it needs quotes." if len(fields) > len(self.header) else ""
-        found = f"{len(fields)} field{'s' if len(fields) > 1 else ''}"
-        return f"has {found}, the header has {len(self.header)}.{advice}"
 
 
 class JsonlSource(_LineSource):

@@ -1,9 +1,10 @@
 """The files that a task file names: where they are, and what to say of one that is not there."""
 
 import os
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
+
+from onepass.errors import did_you_mean
 
 TRAIN_FILE_KEYS = ("teachers", "baseline")
 
@@ -11,10 +12,9 @@ TRAIN_FILE_KEYS = ("teachers", "baseline")
 def similar(path: Path) -> str:
     """What to add to a message about a file that is not there: the nearest name that is, or that there is no folder."""
     try:
-        near = get_close_matches(path.name, os.listdir(path.parent), n=1)
+        return did_you_mean(path.name, os.listdir(path.parent))
     except (OSError, ValueError):
         return f" There is no folder {str(path.parent)!r} either."
-    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def whole_path(value: Any, folder: Path) -> Any:
