@@ -7,10 +7,12 @@ import threading
 
 import pytest
 
-from onepass.server.priority import gently, let_give_way
+from onepass.server.priority import aside, gently, let_give_way
+
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="niceness and cores belong to a process elsewhere")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="niceness belongs to a process elsewhere")
+@on_linux
 def test_gentle_work_leaves_this_thread_and_those_it_started_as_they_were() -> None:
     def niceness() -> int:
         return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
@@ -18,6 +20,47 @@ def test_gentle_work_leaves_this_thread_and_those_it_started_as_they_were() -> N
     before = niceness()
     assert gently(niceness, before + 4 if before < 15 else 19) > before or before == 19
     assert niceness() == before
+
+
+@on_linux
+def test_what_gives_way_keeps_to_half_of_the_cores() -> None:
+    every = os.sched_getaffinity(0)
+    half = every if len(every) == 1 else set(sorted(every)[len(every) // 2 :])
+    assert gently(lambda: os.sched_getaffinity(0)) == half
+    assert os.sched_getaffinity(0) == every
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        let_give_way(child.pid, 0)
+        assert os.sched_getaffinity(child.pid) == every
+        let_give_way(child.pid, 1)
+        assert os.sched_getaffinity(child.pid) == half
+    finally:
+        child.kill()
+        child.wait()
+
+
+@on_linux
+def test_all_threads_step_aside_for_a_while_also_those_that_begin_meanwhile() -> None:
+    every = os.sched_getaffinity(0)
+    over, threads = threading.Event(), []
+
+    def begin() -> None:
+        threads.append(threading.Thread(target=over.wait))
+        threads[-1].start()
+
+    def cores() -> list[set[int]]:
+        return [os.sched_getaffinity(thread.native_id) for thread in threads]
+
+    try:
+        begin()
+        with aside():
+            begin()
+            assert cores() == [gently(lambda: os.sched_getaffinity(0))] * 2
+        assert [*cores(), os.sched_getaffinity(0)] == [every] * 3
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
 
 
 def test_what_gentle_work_raises_is_raised_here() -> None:

@@ -12,7 +12,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from onepass.atomic import MANIFEST, edit_folder, verify
+from onepass.atomic import MANIFEST, edit_folder, listed_files, verify
 from onepass.errors import ConfigError, FolderError, unknown
 from onepass.server.folder import Unstable, revision_of
 
@@ -37,7 +37,7 @@ def kept(folder: Path) -> list[str]:
 
 
 def keep(folder: Path) -> str:
-    """Keep the folder as it is now; returns its revision."""
+    """Keep the folder as it is now; returns its revision. Its files are checked when it is taken back."""
     revision = revision_of(folder)
     target = place_of(folder) / revision
     if target.is_dir():
@@ -45,7 +45,7 @@ def keep(folder: Path) -> str:
         return revision
     draft = target.with_name(f".{revision}.{secrets.token_hex(4)}")  # two may keep the same version at once
     try:
-        for name in [*verify(folder), MANIFEST]:
+        for name in [*listed_files(folder), MANIFEST]:
             _share(folder / name, draft / name)
         if revision_of(draft) != revision:
             raise Unstable(f"{folder} was replaced while it was kept.")

@@ -35,11 +35,12 @@ from onepass.server.faults import faulty
 from onepass.server.folder import Unstable, describe, revision_of
 from onepass.server.forms import fits, form_of
 from onepass.server.frames import frame, receive
-from onepass.server.priority import gently
+from onepass.server.priority import aside, gently
 
 BEAT_S = 0.2
 ABSTAINED = "(abstained)"
 SHORT, TOGETHER = (6, 10, 14, 18), 6  # words of a text, and texts of a batch, that a worker is made ready for
+PAUSE = 2  # between two of them, in times of the one before
 
 
 class Served:
@@ -157,10 +158,14 @@ class Served:
         }
 
     def prepare(self) -> None:
-        """Run small batches of short texts: the runtime takes longer for each new shape, and nobody waits yet."""
+        """Run small batches of short texts: the runtime takes longer for each new shape, and nobody waits yet.
+
+        With pauses: the runtime's threads are as important as those of the worker that answers meanwhile.
+        """
         for words in SHORT:
             for count in range(1, TOGETHER + 1):
-                self.answer([{"text": self.probe(words, number), "tasks": None} for number in range(count)])
+                ms = self._timed([{"text": self.probe(words, number), "tasks": None} for number in range(count)])
+                time.sleep(PAUSE * ms / 1000)
 
     def _timed(self, items: list[dict[str, Any]]) -> float:
         start = time.perf_counter()
@@ -198,7 +203,7 @@ def main(descriptor: int, folder: Path, options: dict[str, Any], gentle: bool) -
         return
     try:
         start_threads(folder, options["threads"])
-        served, times = gently(partial(_ready, folder, options, True)) if order["gently"] else _ready(folder, options)
+        served, times = _ready_gently(folder, options) if order["gently"] else _ready(folder, options)
     except (OnepassError, Unstable) as error:
         send(frame({"op": "refused", "message": str(error)}))
         return
@@ -237,11 +242,16 @@ def main(descriptor: int, folder: Path, options: dict[str, Any], gentle: bool) -
                 finish(head["id"], results, ran)
 
 
-def _ready(folder: Path, options: dict[str, Any], prepared: bool = False) -> tuple[Served, dict[str, float]]:
+def _ready(folder: Path, options: dict[str, Any]) -> tuple[Served, dict[str, float]]:
     served = _patiently(folder, options)
-    times = served.warm_up()
-    if prepared:
-        served.prepare()
+    return served, served.warm_up()
+
+
+def _ready_gently(folder: Path, options: dict[str, Any]) -> tuple[Served, dict[str, float]]:
+    """The same while another worker answers; this one is to answer its first batches as fast as all others."""
+    with aside():
+        served, times = gently(partial(_ready, folder, options))
+        gently(served.prepare)
     return served, times
 
 
