@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import random
 import re
 import time
 import traceback
@@ -29,7 +30,7 @@ from onepass.server.settings import is_loopback
 log = logging.getLogger("onepass.server.access")
 Endpoint = Callable[[Request], Awaitable[Response]]
 LEFT = 499  # the status of requests whose client did not wait
-GUESSING_S = 0.5  # that an answer to a wrong key waits: a connection that guesses or floods gets two a second
+GUESSING_S = 0.25, 0.75  # that an answer to a wrong key waits: who guesses or floods gets two a second, not in waves
 PAGE = Path(__file__).parent / "page"
 FILES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 HEADERS = [
@@ -232,7 +233,7 @@ async def _plain(request: Request, error: Exception) -> Response:
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
     if error.status == 401:
-        await asyncio.sleep(GUESSING_S)
+        await asyncio.sleep(random.uniform(*GUESSING_S))
     return reply(error.body(), error.status, error.headers())
 
 

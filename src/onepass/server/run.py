@@ -26,8 +26,17 @@ from onepass.server.settings import Settings
 log = logging.getLogger("onepass.server")
 
 
+WAITING, AT_ONCE = 2048, 32
+"""Connections that may wait to be accepted, and those accepted before others have their turn again"""
+
+
 class _Server(uvicorn.Server):
-    """uvicorn's server without its signal handlers."""
+    """uvicorn's server without its signal handlers, and with a longer queue than it accepts from in one go."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(WAITING)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -87,7 +96,7 @@ async def _serve(
         server_header=False,
         timeout_keep_alive=settings.keep_alive_s,  # type: ignore[arg-type]
         timeout_graceful_shutdown=settings.drain_s,  # type: ignore[arg-type]
-        backlog=2048,
+        backlog=AT_ONCE,
     )
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     server = _Server(config)
