@@ -117,6 +117,15 @@ def test_files_are_labelled_with_spans(folder: Path, tmp_path: Path) -> None:
     assert "there is no text in 'tokens'" in reject
 
 
+def test_a_conll_file_is_labelled(folder: Path, tmp_path: Path) -> None:
+    result = run(
+        "predict", folder / "model", "-i", folder / "names.conll", "-o", tmp_path / "out.csv", "--tasks", "names"
+    )
+    assert result.exit_code == 0, result.output
+    header, first, *_ = (tmp_path / "out.csv").read_text().splitlines()
+    assert header.startswith("tokens,tags,names") and "org" in first
+
+
 def test_evaluate_and_info_know_the_kinds(folder: Path) -> None:
     result = run("evaluate", folder / "model", "--json")
     tasks = json.loads(result.stdout)["tasks"]

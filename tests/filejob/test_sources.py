@@ -165,6 +165,24 @@ def test_a_file_with_some_broken_lines_is_read(tmp_path, broken):
     assert [record.number - 1 for record in read(path) if isinstance(record, Reject)] == broken
 
 
+@pytest.mark.usefixtures("small_pieces")
+def test_a_conll_file_is_read_past_broken_texts(tmp_path):
+    texts = [f"word{n}\tO\n" + ("alone\n" if n in (0, 5, 9) else "") for n in range(10)]
+    path = tmp_path / "in.conll"
+    path.write_text("\n".join(texts))
+    source = open_source(path)
+    whole, places = [], []
+    for piece in pieces(source, None):
+        whole.append(piece)
+        places.append(source.position())
+    records = [record for piece in whole for record in piece]
+    assert [record.number for record in records] == list(range(1, 11))
+    assert [record.number for record in records if isinstance(record, Reject)] == [1, 6, 10]
+    assert records[0].line == 1 and "has 1 field in line 2" in records[0].reason
+    assert records[1].values == {"tokens": ["word1"], "tags": ["O"]}
+    assert list(pieces(open_source(path), places[0])) == whole[1:]
+
+
 def test_long_rows_make_small_pieces(tmp_path):
     path = tmp_path / "in.csv"
     path.write_text("text\n" + ("x" * 2**20 + "\n") * 9)

@@ -1,8 +1,10 @@
 """Files with a word and its tag on each line and a blank line after each text, as of the CoNLL tasks."""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
+from onepass.data.findings import numbered
 from onepass.data.rows import Chunk, RowFaults, wanted
 from onepass.data.text import Row, chunked, read_lines
 from onepass.errors import DataError
@@ -27,7 +29,7 @@ def conll_chunks(path: Path, columns: Sequence[str] | None, size: int, faults: R
 def _rows(path: Path, names: list[str], faults: RowFaults) -> Iterator[Row]:
     """A row for each text: a list of words, a list of tags."""
     row, first, words, broken = 1, 1, list[list[str]](), False
-    for number, line in enumerate([*read_lines(path), ""], 1):
+    for number, line in enumerate(chain(read_lines(path), [""]), 1):
         fields = _fields(line)
         if fields:
             first = first if words or broken else number
@@ -35,7 +37,11 @@ def _rows(path: Path, names: list[str], faults: RowFaults) -> Iterator[Row]:
                 words.append(fields)
             elif not broken:
                 broken = True
-                faults.add(row, f"has {len(fields)} fields in line {number}, the first line has {len(names)}.", first)
+                faults.add(
+                    row,
+                    f"has {numbered(len(fields), 'field')} in line {number}, the first line has {len(names)}.",
+                    first,
+                )
         elif not line.strip() or line.startswith(BREAK):
             if words and not broken:
                 yield row, first, {name: [fields[i] for fields in words] for i, name in enumerate(names)}

@@ -12,7 +12,7 @@ from onepass.data.utf8 import check_encoding
 from onepass.errors import DataError
 from onepass.filejob.lines import Lines, TooLong
 from onepass.filejob.records import Position, Record, Reject, Row, Source, shown, unwritable
-from onepass.filejob.tables import ArrowSource, JsonSource, ParquetSource
+from onepass.filejob.tables import ArrowSource, ParquetSource, WholeSource
 
 _TOO_LONG = f"a line is longer than {MAX_LINE:,} characters."
 
@@ -26,7 +26,7 @@ def open_source(path: Path, columns: dict[str, str] | None = None) -> Source:
         return CsvSource(path)
     if form is FORMATS[".parquet"]:
         return ParquetSource(path)
-    return JsonSource(path) if form is FORMATS[".json"] else ArrowSource(path)
+    return ArrowSource(path) if form is FORMATS[".arrow"] else WholeSource(path)
 
 
 class _LineSource:

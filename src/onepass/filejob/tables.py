@@ -1,10 +1,10 @@
-"""Parquet, Arrow and Feather files, and json: tables whose rows are known by their numbers alone."""
+"""Parquet, Arrow, Feather, json and CoNLL files: tables whose rows are known by their numbers alone."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from onepass.data.files import column_names, read_chunks
+from onepass.data.files import RowFaults, column_names, read_chunks
 from onepass.errors import DataError
 from onepass.filejob.records import PIECE_CHARACTERS, PIECE_ROWS, Position, Record, Reject, Row
 
@@ -133,13 +133,37 @@ class ArrowSource(_TableSource):
                 done = max(0, done - batch.num_rows)
 
 
-class JsonSource(_TableSource):
-    """A json file, which is one value and so is held in memory as a whole."""
+class WholeSource(_TableSource):
+    """A json or CoNLL file, which is read from its beginning whatever was read before; json is held in memory whole."""
 
     def records(self, start: Position | None) -> Iterator[Record]:
         self.row = start["row"] if start else 0
-        for chunk in read_chunks(self.path, list(self.columns), size=PIECE_ROWS):
+        for record in self._all():
+            if record.number > self.row:
+                self.row = record.number
+                yield record
+
+    def _all(self) -> Iterator[Record]:
+        broken = _Broken(self.path)
+        for chunk in read_chunks(self.path, list(self.columns), size=PIECE_ROWS, faults=broken):
+            yield from broken.before(chunk.first_row)  # a chunk ends where a row was left out
             for number, values in chunk.rows():
-                if number > self.row:
-                    self.row = number
-                    yield Row(number, None, values, sum(len(v) for v in values.values() if isinstance(v, str)))
+                yield Row(number, None, values, sum(len(v) for v in values.values() if isinstance(v, str)))
+        yield from broken.before(None)
+
+
+class _Broken(RowFaults):
+    """Rows that cannot be read, as rejects."""
+
+    def __init__(self, path: Path):
+        super().__init__(path)
+        self.rejects: list[Reject] = []
+
+    def add(self, row: int, what: str, line: int | None = None) -> None:
+        self.rejects.append(Reject(row, line, what))
+
+    def before(self, row: int | None) -> list[Reject]:
+        """Those before a row, or all, which are then forgotten: the reader is ahead by a chunk."""
+        found = [reject for reject in self.rejects if row is None or reject.number < row]
+        del self.rejects[: len(found)]
+        return found
