@@ -24,6 +24,15 @@ def test_every_command_has_help(run, command, flag):
     result = run(command, flag)
     assert result.exit_code == 0
     assert f"onepass {command}" in result.stdout
+    assert "bool" not in result.stdout  # as if --json took a value
+
+
+def test_flags_of_measurements_take_no_value_either(run):
+    assert "--json " in run("bench", "cost", "-h").stdout and "bool" not in run("bench", "cost", "-h").stdout
+
+
+def test_the_list_of_commands_cuts_no_sentence(run):
+    assert "..." not in run("-h").stdout.partition("Commands:")[2]
 
 
 def test_the_version_is_shown(run):

@@ -30,7 +30,7 @@ def add(
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings, errors and the proof.")] = False,
 ) -> None:
-    """Add tasks to a trained model: nothing that is there changes, and a proof says so.
+    """Add tasks to a trained model. Nothing that is there changes, and a proof says so.
 
     onepass add runs/news tone.yaml
 

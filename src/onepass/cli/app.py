@@ -34,6 +34,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,  # guard.py answers for errors
+    rich_markup_mode=None,  # whose help says that flags such as --json take a value, "<bool>"
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS = (

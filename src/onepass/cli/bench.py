@@ -16,7 +16,7 @@ from onepass.cli.bench_transfer import transfer
 from onepass.cli.console import listen, progress, show, table, write_json
 from onepass.cli.guard import guarded
 
-bench = typer.Typer(no_args_is_help=True, help="Measure accuracy and cost; every figure in benchmarks/RESULTS.md.")
+bench = typer.Typer(no_args_is_help=True, help="Measure accuracy and cost. The figures are in benchmarks/RESULTS.md.")
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 Overrides = Annotated[

@@ -20,7 +20,7 @@ def check(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Check a task file and its data: labels, duplicates, leakage, imbalance.
+    """Check a task file and its data. Labels, duplicates, leakage, imbalance are looked at.
 
     Faults, which training would refuse, end with exit code 2; warnings alone with 0.
     """

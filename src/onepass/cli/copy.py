@@ -15,7 +15,7 @@ def copy(
     new: Annotated[str | None, typer.Option("--as", help="Its name there.", metavar="NEW")] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Copy a task into another model with the same encoder and method; its other tasks do not change."""
+    """Copy a task into another model. Both need the same encoder and method; the other tasks do not change."""
     from onepass.living import copy_task
 
     _, proof = copy_task(source, name, target, new)

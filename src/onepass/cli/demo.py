@@ -38,9 +38,10 @@ def demo(
     ),
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Train on the example data inside the package and show what one pass answers.
+    """Train on the example data and show what one pass answers.
 
-    Six tasks, about a minute on two cores, no network. An earlier demo in the output folder is replaced.
+    Six tasks whose data are in the package, about a minute on two cores, no network. An earlier demo in the output
+    folder is replaced.
     """
     start = time.perf_counter()
     check_place(output)

@@ -29,7 +29,7 @@ def export(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Build the engine of a model: it answers alike, faster and without torch.
+    """Build the engine of a model. It answers alike, faster and without torch.
 
     onepass export runs/news
 

@@ -12,7 +12,7 @@ from onepass.errors import ConfigError
 def init(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(help="Data files, or folders of them: csv, tsv, jsonl, json, parquet, arrow.", metavar="FILE"),
+        typer.Argument(help="Data files, or folders: csv, tsv, jsonl, json, parquet, arrow, conll.", metavar="FILE"),
     ] = None,
     recipe: Annotated[
         str | None,
@@ -34,7 +34,7 @@ def init(
     ] = Path("tasks.yaml"),
     force: Annotated[bool, typer.Option("--force", help="Replace an existing task file.")] = False,
 ) -> None:
-    """Write a task file for data files, guessing columns, kinds and labels.
+    """Write a task file for data files. Columns, kinds and labels are guessed.
 
     onepass init politics.csv tone.csv -o tasks.yaml
 

@@ -17,7 +17,7 @@ def report(
         typer.Option("--output", "-o", help="Another file than report.html in the model folder.", metavar="FILE"),
     ] = None,
 ) -> None:
-    """Write an HTML page with a model's tasks, scores, training and calibration.
+    """Write an HTML page about a model. It has the tasks, scores, training and calibration.
 
     onepass report runs/news
     """

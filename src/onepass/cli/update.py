@@ -30,7 +30,7 @@ def update(
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings, errors and the proof.")] = False,
 ) -> None:
-    """Train one task of a model anew; its version goes up by one and nothing else changes.
+    """Train one task of a model anew. Its version goes up by one and nothing else changes.
 
     onepass update runs/news tone --train more.csv
     """
