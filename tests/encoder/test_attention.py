@@ -1,10 +1,11 @@
 import math
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from onepass.encoder.attention import attend
+from onepass.encoder import attention
 from onepass.encoder.batch import Group, Layout
 
 LENGTHS = [3, 7, 1, 6, 30]
@@ -14,6 +15,10 @@ HEADS, DIM = 2, 4
 def states(total: int, seed: int = 0) -> list[Tensor]:
     generator = torch.Generator().manual_seed(seed)
     return [torch.randn(total, HEADS, DIM, generator=generator) for _ in range(3)]
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, layout: Layout, **options: Any) -> Tensor:
+    return attention.attend(torch.stack([q, k, v], 1), layout, **options)
 
 
 def naive(q, k, v, lengths, bias=None, window=None, prefix=None) -> Tensor:

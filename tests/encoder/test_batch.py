@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -18,11 +20,14 @@ def test_a_layout_says_where_each_token_is():
 
 def test_a_group_by_hand():
     (group,) = Layout([3, 4]).groups
-    assert group.rows.tolist() == [1, 0]  # from long to short
+    assert group.rows.tolist() == [0, 1]  # one group has all in their own order
     assert group.size == 4
-    assert group.tokens.tolist() == [[3, 4, 5, 6], [0, 1, 2, 0]]  # padding points at the row's first token
+    assert group.tokens.tolist() == [[0, 1, 2, 0], [3, 4, 5, 6]]  # padding points at the row's first token
     assert group.mask is not None
-    assert group.mask.tolist() == [[True, True, True, True], [True, True, True, False]]
+    assert group.mask.tolist() == [[True, True, True, False], [True, True, True, True]]
+    (unseen,) = Layout([3, 4]).unseen(torch.bfloat16)
+    assert unseen is not None
+    assert unseen.tolist() == [[[[0.0, 0.0, 0.0, -math.inf]]], [[[0.0, 0.0, 0.0, 0.0]]]]
 
 
 def test_lengths_that_differ_much_are_in_different_groups():
@@ -50,6 +55,9 @@ def test_padding_and_unpadding_gives_the_tokens_back(lengths: list[int]):
     x = torch.arange(layout.total * 2).reshape(-1, 2)
     padded = layout.pad(x)
     assert torch.equal(layout.unpad(padded), x)
+    rows = torch.arange(len(lengths))
+    assert torch.equal(layout.by_row(layout.by_group(rows)), rows)
+    assert torch.equal(torch.cat(layout.by_group(rows)), torch.cat([group.rows for group in layout.groups]))
     assert sorted(row for group in layout.groups for row in group.rows.tolist()) == list(range(len(lengths)))
     for states, group in zip(padded, layout.groups, strict=True):
         assert torch.equal(states, x[group.tokens])

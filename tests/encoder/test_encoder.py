@@ -116,7 +116,7 @@ def test_the_parts_in_a_methods_own_loop_give_the_plain_pass(encoder: Encoder):
     with torch.no_grad():
         x = encoder.embed(encoder.words(batch.ids), batch.layout.positions, batch.types)
         for layer in encoder.layers:
-            attended = layer.attend(*layer.project(x, batch.layout), batch.layout)
+            attended = layer.attend(layer.project(x, batch.layout), batch.layout)
             x = layer.after_attention(x, layer.out(attended))
             x = layer.after_mlp(x, layer.mlp(x))
         assert torch.equal(encoder.finish(x), encoder(batch))
@@ -127,20 +127,17 @@ def test_keys_and_values_are_those_of_project(encoder: Encoder):
     x = torch.randn(layout.total, encoder.width)
     for layer in encoder.layers:
         for where in (layout, None):
-            _, k, v = layer.project(x, where)
-            only_k, only_v = layer.keys_values(x, where)
-            torch.testing.assert_close(only_k, k)
-            torch.testing.assert_close(only_v, v)
+            torch.testing.assert_close(layer.keys_values(x, where), layer.project(x, where)[:, 1:])
 
 
 def test_parts_take_any_leading_shape(encoder: Encoder):
     layer = encoder.layers[1]
     x = torch.randn(2, 3, 4, encoder.width)
     flat = x.flatten(0, 2)
-    q, _, _ = layer.project(x, None)
+    q, _, _ = layer.project(x, None).unbind(-3)
     assert q.shape == (2, 3, 4, encoder.config.heads, encoder.config.head_dim)
     torch.testing.assert_close(layer.feed_forward(layer.merge(x, q)).flatten(0, 2),
-                               layer.feed_forward(layer.merge(flat, layer.project(flat, None)[0])))  # fmt: skip
+                               layer.feed_forward(layer.merge(flat, layer.project(flat, None)[:, 0])))  # fmt: skip
 
 
 def test_position_minus_one_carries_neither_position_nor_type(encoder: Encoder):
@@ -161,13 +158,14 @@ def test_a_layer_reads_prefix_and_bias_as_the_formula_says(encoder: Encoder, ind
     prefix_k, prefix_v = torch.randn(2, 1, extra, heads, dim).unbind()
     bias = torch.randn(heads, length, length)
     with torch.no_grad():
-        q, k, v = layer.project(x, layout)
-        found = layer.attend(q, k, v, layout, bias=lambda group: bias, prefix=(prefix_k, prefix_v))
+        states = layer.project(x, layout)
+        found = layer.attend(states, layout, bias=lambda group: bias, prefix=(prefix_k, prefix_v))
         if encoder.relative is not None:
             bias = bias + encoder.relative(layout.groups[0])[0]
         if layer.window is not None:
             places = torch.arange(length)
             bias = bias.masked_fill((places - places[:, None]).abs() > layer.window // 2, float("-inf"))
+    q, k, v = states.unbind(1)
     k, v = torch.cat([prefix_k[0], k]), torch.cat([prefix_v[0], v])
     scores = torch.einsum("qhd,khd->hqk", q, k) / dim**0.5
     scores[:, :, extra:] += bias

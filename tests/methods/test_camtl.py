@@ -86,7 +86,7 @@ def test_films_of_zero_leave_all_but_the_top_layer(config: EncoderConfig, pretra
         x = layer(x, layout)
     top = encoder.layers[-1] if pretrained_top else method.new_top
     assert top is not None and over is not None
-    attended = top.merge(x, top.attend(*top.project(x, layout), layout))
+    attended = top.merge(x, top.attend(top.project(x, layout), layout))
     bottleneck = over.bottleneck
     expected = over.norm(bottleneck.up(bottleneck.down(top.feed_forward(attended))) + attended)
     torch.testing.assert_close(method.encode(batch, condition(method, batch, 1)), encoder.finish(expected))

@@ -201,13 +201,13 @@ def test_the_last_layer_of_the_text_is_computed_only_for_tasks_that_read_tokens(
 ) -> None:
     model = make_model("readers")
     model.add(read(model, "tagging").task)
-    widths: list[int] = []
-    model.method.encoder.layers[-1].down.register_forward_pre_hook(lambda _, inputs: widths.append(inputs[0].ndim))
+    rows: list[int] = []
+    model.method.encoder.layers[-1].down.register_forward_pre_hook(lambda _, inputs: rows.append(len(inputs[0])))
     model.predict(texts[0], tasks=["topic", "tone"])
-    assert widths == [4]  # (B, K, n, H): readers alone
-    widths.clear()
+    assert rows == [4]  # two readers of each task, and nothing of the text
+    rows.clear()
     model.predict(texts[0], tasks=["topic", "tagging"])
-    assert sorted(widths) == [2, 4]
+    assert rows == [len(model.tokenizer.encode([(texts[0],)])[0]), 4]
 
 
 def test_readers_turn_the_tokens_they_read(make_model: MakeModel, read: Callable[[Model, str], TaskSet]) -> None:

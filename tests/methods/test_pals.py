@@ -76,7 +76,7 @@ def test_a_mixed_batch_is_every_row_by_hand(attention: bool, family: str) -> Non
                 x = encoder.embed(encoder.words(text.ids), layout.positions, text.types)
                 for depth, layer in enumerate(encoder.layers):
                     pal = pal_by_hand(task, depth, x, 3) if attention else low_rank_by_hand(task, depth, x)
-                    a = layer.merge(x, layer.attend(*layer.project(x, layout), layout))
+                    a = layer.merge(x, layer.attend(layer.project(x, layout), layout))
                     x = layer.mlp(a) + a + pal
                     x = layer.mlp_norm(x) if family == "bert" else x
                 expected = method.pooler(encoder.finish(x)[0])

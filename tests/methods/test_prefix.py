@@ -98,7 +98,8 @@ def test_the_literal_combination_repeats_the_keys_of_the_text(make_model: MakeMo
     encoder, layout = method.encoder, batch.layout
     layer = encoder.layers[0]
     x = encoder.embed(encoder.words(batch.ids), layout.positions, batch.types)
-    q, k, v = layer.project(x, layout)
+    states = layer.project(x, layout)
+    q, k, v = states.unbind(1)
     parts = [(method.prefix_of(task)[0, 0], method.prefix_of(task)[0, 1]) for task in (0, 1)]
     keys = torch.cat([part for key, _ in parts for part in (key, k)])
     values = torch.cat([part for _, value in parts for part in (value, v)])
@@ -107,7 +108,7 @@ def test_the_literal_combination_repeats_the_keys_of_the_text(make_model: MakeMo
     bias = method.repetition()
     assert bias is not None
     assert bias(layout.groups[0]).item() == pytest.approx(math.log(2))
-    attended = layer.attend(q, k, v, layout, prefix=(combined[:, 0], combined[:, 1]), bias=bias)
+    attended = layer.attend(states, layout, prefix=(combined[:, 0], combined[:, 1]), bias=bias)
     torch.testing.assert_close(attended, by_hand.transpose(0, 1))
 
 

@@ -28,7 +28,7 @@ def stir(module: nn.Module) -> None:
 
 def layer_by_hand(layer: Layer, x: Tensor, prefix: Tensor) -> Tensor:
     """One layer for one text (n, H), with a prefix (2, P, heads, d)."""
-    query, key, value = layer.project(x, None)
+    query, key, value = layer.project(x, None).unbind(-3)
     key, value = torch.cat([prefix[0], key]), torch.cat([prefix[1], value])
     weights = (torch.einsum("qhd,khd->hqk", query, key) / query.shape[-1] ** 0.5).softmax(-1)
     return layer.feed_forward(layer.merge(x, torch.einsum("hqk,khd->qhd", weights, value)))

@@ -81,21 +81,25 @@ def test_the_text_states_are_those_of_the_plain_encoder(make_model: MakeModel, t
     torch.testing.assert_close(got[0], plain[0])
 
 
-def test_reading_is_a_softmax_over_the_text_and_the_own_readers() -> None:
+@pytest.mark.parametrize("learns", [True, False])
+@pytest.mark.parametrize("num_tasks", [1, 2])
+@pytest.mark.parametrize("lengths", [[3, 1, 2], [4, 3, 4], [2, 2, 2]], ids=["groups", "padded", "unpadded"])
+def test_reading_is_a_softmax_over_the_text_and_the_own_readers(
+    lengths: list[int], num_tasks: int, learns: bool
+) -> None:
     generator = torch.Generator().manual_seed(0)
-    layout = Layout([3, 1, 2])
+    layout = Layout(lengths)
     heads, width = 2, 4
-    own = tuple(torch.randn(3, 2, 2, heads, width, generator=generator) for _ in range(3))  # B, K, n
-    key, value = (torch.randn(6, heads, width, generator=generator) for _ in range(2))
-    got = read(own, key, value, layout, dropout=0.0)  # type: ignore[arg-type]
-    starts = [0, 3, 4, 6]
-    for row in range(3):
-        text_key, text_value = key[starts[row] : starts[row + 1]], value[starts[row] : starts[row + 1]]
-        for task in range(2):
+    own = torch.randn(3, num_tasks, 2, 3, heads, width, generator=generator)  # B, K, n
+    text = torch.randn(layout.total, 2, heads, width, generator=generator)
+    with torch.set_grad_enabled(learns):
+        got = read(own, text, layout, dropout=0.0)
+    for row, (text_key, text_value) in enumerate(part.unbind(1) for part in text.split(lengths)):
+        for task in range(num_tasks):
             for head in range(heads):
-                keys = torch.cat([text_key[:, head], own[1][row, task, :, head]])
-                values = torch.cat([text_value[:, head], own[2][row, task, :, head]])
-                weights = (own[0][row, task, :, head] @ keys.T / width**0.5).softmax(-1)
+                query, own_key, own_value = own[row, task, :, :, head].unbind(1)
+                keys, values = torch.cat([text_key[:, head], own_key]), torch.cat([text_value[:, head], own_value])
+                weights = (query @ keys.T / width**0.5).softmax(-1)
                 torch.testing.assert_close(got[row, task, :, head], weights @ values)
 
 
@@ -277,7 +281,6 @@ def test_reading_packed_tokens_is_reading_them_side_by_side(monkeypatch: pytest.
     monkeypatch.setattr(readers, "attend_across", across)
     layout = Layout([5, 1, 3])
     generator = torch.Generator().manual_seed(0)
-    own = tuple(torch.randn(3, 4, 2, 2, 8, generator=generator) for _ in range(3))  # (B, K, n, heads, d)
-    key, value = (torch.randn(9, 2, 8, generator=generator) for _ in range(2))
-    expected = readers.read(own, key, value, layout, 0.0)
-    torch.testing.assert_close(readers.read_packed(own, key, value, layout), expected)
+    own = torch.randn(3, 4, 2, 3, 2, 8, generator=generator)  # (B, K, n, 3, heads, d)
+    text = torch.randn(9, 2, 2, 8, generator=generator)
+    torch.testing.assert_close(readers.read_packed(own, text, layout), readers.read(own, text, layout, 0.0))

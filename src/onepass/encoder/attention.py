@@ -25,9 +25,7 @@ Prefix = tuple[Tensor, Tensor]
 
 
 def attend(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
+    states: Tensor,
     layout: Layout,
     *,
     bias: Bias | None = None,
@@ -35,27 +33,27 @@ def attend(
     prefix: Prefix | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
-    """Every token reads the tokens of its own sequence: (T, heads, head_dim) in and out.
+    """Every token reads the tokens of its own sequence.
 
+    The queries, keys and values (T, 3, heads, head_dim) become what is read, (T, heads, head_dim).
     With a window a token reads only those at most window // 2 places away. A prefix is read by all tokens of its
     sequence, whatever the window, and gets no bias.
     """
     if layout.total == 0:
-        return v
+        return states[:, 0]
     if window is not None and layout.longest - 1 <= window // 2:
         window = None
-    if bias is None and prefix is None and dropout == 0.0 and reads_packed(q):
-        return _attend_packed(q, k, v, layout, window)
-    attended = [
-        _attend_group(q, k, v, group, bias, window, prefix, dropout)
-        for q, k, v, group in zip(layout.pad(q), layout.pad(k), layout.pad(v), layout.groups, strict=True)
-    ]
+    if bias is None and prefix is None and dropout == 0.0 and reads_packed(states):
+        return _attend_packed(states, layout, window)
+    groups = zip(layout.pad(states), layout.groups, layout.unseen(states.dtype), strict=True)
+    attended = [_attend_group(own, group, mask, bias, window, prefix, dropout) for own, group, mask in groups]
     return layout.unpad(attended)
 
 
-def reads_packed(q: Tensor) -> bool:
-    """Whether a variable-length kernel reads packed tokens as these queries (..., head_dim) are."""
-    return q.is_cuda and q.dtype in (torch.bfloat16, torch.float16) and _varlen_works(q.device, q.shape[-1])
+def reads_packed(states: Tensor) -> bool:
+    """Whether a variable-length kernel reads packed tokens as these states (..., head_dim) are."""
+    half = states.dtype in (torch.bfloat16, torch.float16)
+    return states.is_cuda and half and _varlen_works(states.device, states.shape[-1])
 
 
 def attend_across(q: Tensor, k: Tensor, v: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
@@ -75,26 +73,32 @@ def attend_across(q: Tensor, k: Tensor, v: Tensor, layout: Layout) -> tuple[Tens
 
 
 def _attend_group(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
+    states: Tensor,
     group: Group,
+    mask: Tensor | None,
     bias: Bias | None,
     window: int | None,
     prefix: Prefix | None,
     dropout: float,
 ) -> Tensor:
-    """Attention of one group; q, k, v (G, M, heads, head_dim)."""
-    mask = _visible(group, window)
+    """Attention of one group, (G, M, 3, heads, head_dim); the mask is what hides its padding."""
+    q, k, v = states.unbind(2)
+    if window is not None:
+        mask = q.new_zeros(()).where(_near(group, window), -torch.inf)
     if bias is not None:
         scores = bias(group).to(q.dtype)
-        mask = scores if mask is None else torch.where(mask, scores, float("-inf"))
+        mask = scores if mask is None else scores + mask
     if prefix is not None:
         prefix_k, prefix_v = (states.index_select(0, group.rows).to(k.dtype) for states in prefix)
         k, v = torch.cat([prefix_k, k], dim=1), torch.cat([prefix_v, v], dim=1)
         if mask is not None:
             mask = mask.expand(*mask.shape[:-1], group.size)
-            mask = F.pad(mask, (prefix_k.shape[1], 0), value=mask.dtype == torch.bool)  # True: seen; 0: no bias
+            mask = F.pad(mask, (prefix_k.shape[1], 0))  # 0: seen, without a bias
+    return read_all(q, k, v, mask, dropout)
+
+
+def read_all(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
+    """Queries (G, Q, heads, head_dim) read keys and values (G, M, heads, head_dim); the mask is added to the scores."""
     with _kernels(q.is_cuda):
         out = F.scaled_dot_product_attention(
             q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), attn_mask=mask, dropout_p=dropout
@@ -110,25 +114,22 @@ def _kernels(cuda: bool) -> AbstractContextManager[None]:
     return cast("AbstractContextManager[None]", sdpa_kernel(list(kernels)))
 
 
-def _visible(group: Group, window: int | None) -> Tensor | None:
-    """Which tokens (last axis) each token (the axis before) reads; None when all do."""
-    mask = None if group.mask is None else group.mask[:, None, None, :]  # (G, 1, 1, M)
-    if window is None:
-        return mask
+def _near(group: Group, window: int) -> Tensor:
+    """Which tokens (last axis) each token (the axis before) reads."""
     places = torch.arange(group.size, device=group.rows.device)
     near = (places[:, None] - places).abs() <= window // 2  # (M, M)
-    if group.mask is None or mask is None:
+    if group.mask is None:
         return near
     # A padding token far from every real one would read nothing, and the softmax of nothing is NaN, also in gradients.
-    return near & mask | ~group.mask[:, None, :, None]
+    return near & group.mask[:, None, None, :] | ~group.mask[:, None, :, None]
 
 
-def _attend_packed(q: Tensor, k: Tensor, v: Tensor, layout: Layout, window: int | None) -> Tensor:
+def _attend_packed(states: Tensor, layout: Layout, window: int | None) -> Tensor:
     from torch.nn.attention.varlen import varlen_attn  # takes as long to import as all of torch
 
     reach = -1 if window is None else window // 2
     ends, longest = layout.boundaries, layout.longest
-    return cast(Tensor, varlen_attn(q, k, v, ends, ends, longest, longest, window_size=(reach, reach)))
+    return cast(Tensor, varlen_attn(*states.unbind(1), ends, ends, longest, longest, window_size=(reach, reach)))
 
 
 @cache

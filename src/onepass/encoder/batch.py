@@ -54,6 +54,7 @@ class Layout:
         self.device = torch.device(device)
         self.total = sum(self.lengths)
         self.longest = max(self.lengths, default=0)
+        self._unseen: dict[torch.dtype, list[Tensor | None]] = {}
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -80,7 +81,7 @@ class Layout:
 
     @cached_property
     def groups(self) -> list[Group]:
-        """The sequences from long to short, cut into groups with little padding."""
+        """The sequences from long to short, cut into groups with little padding; in their own order if that is one."""
         return [
             Group(
                 rows=on_device(rows, self.device),
@@ -100,17 +101,35 @@ class Layout:
         """(T, ...) to one (G, M, ...) for each group."""
         if self._in_place:
             return [x.reshape(len(self), self.longest, *x.shape[1:])]
-        sizes = [tokens.size for _, tokens, _ in self._cuts]
-        pieces = torch.split_with_sizes(x.index_select(0, self._padding), sizes)
-        return [
-            piece.reshape(*tokens.shape, *x.shape[1:]) for piece, (_, tokens, _) in zip(pieces, self._cuts, strict=True)
-        ]
+        shapes = [tokens.shape for _, tokens, _ in self._cuts]
+        padded = x.index_select(0, self._padding)
+        pieces = [padded] if len(shapes) == 1 else padded.split([rows * size for rows, size in shapes])
+        return [piece.reshape(*shape, *x.shape[1:]) for piece, shape in zip(pieces, shapes, strict=True)]
 
     def unpad(self, groups: Sequence[Tensor]) -> Tensor:
         """One (G, M, ...) for each group back to (T, ...)."""
         if self._in_place:
             return groups[0].flatten(0, 1)
-        return torch.cat([group.flatten(0, 1) for group in groups]).index_select(0, self._packing)
+        return _joined([group.flatten(0, 1) for group in groups]).index_select(0, self._packing)
+
+    def by_group(self, x: Tensor) -> list[Tensor]:
+        """(B, ...) to one (G, ...) for each group."""
+        return [x] if len(self._cuts) == 1 else [x.index_select(0, group.rows) for group in self.groups]
+
+    def by_row(self, groups: Sequence[Tensor]) -> Tensor:
+        """One (G, ...) for each group back to (B, ...)."""
+        return groups[0] if len(groups) == 1 else torch.cat(list(groups)).index_select(0, self.places)
+
+    def unseen(self, dtype: torch.dtype) -> list[Tensor | None]:
+        """For each group what is added to the scores of its tokens, (G, 1, 1, M): -inf for padding, else 0."""
+        if dtype not in self._unseen:
+            self._unseen[dtype] = [
+                None
+                if group.mask is None
+                else torch.zeros_like(group.mask, dtype=dtype).masked_fill_(~group.mask, -torch.inf)[:, None, None]
+                for group in self.groups
+            ]
+        return self._unseen[dtype]
 
     def to(self, device: torch.device | str) -> "Layout":
         """The same sequences on another device, where the groups may be cut otherwise."""
@@ -126,18 +145,22 @@ class Layout:
         lengths = np.asarray(self.lengths, dtype=np.int64)
         order = np.argsort(-lengths, kind="stable")
         kind = self.device.type if self.device.type in SHARE else "cpu"
-        first, cuts = 0, []
+        first, chosen = 0, []
         for place in range(1, len(order) + 1):
             longest = lengths[order[first]]
             if place < len(order) and (
                 lengths[order[place]] >= SHARE[kind] * longest or (place - first) * longest < SMALL[kind]
             ):
                 continue
-            rows = order[first:place]
-            columns = np.arange(lengths[rows[0]])
+            chosen.append(order[first:place])
+            first = place
+        if len(chosen) == 1:  # then no row has to be moved
+            chosen = [np.arange(len(order))]
+        cuts = []
+        for rows in chosen:
+            columns = np.arange(lengths[rows].max())
             real = columns < lengths[rows, None]
             cuts.append((rows, self._starts[rows, None] + columns * real, real))
-            first = place
         return cuts
 
     @cached_property
@@ -207,6 +230,10 @@ class Batch:
 def on_device(array: NDArray[Any], device: torch.device) -> Tensor:
     """An array as a tensor, on its way to a device: nothing waits for it."""
     return _move(torch.from_numpy(np.ascontiguousarray(array)), device)
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
 
 
 def _move(tensor: Tensor, device: torch.device) -> Tensor:

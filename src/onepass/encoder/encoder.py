@@ -4,8 +4,8 @@ A method reads like its paper: embed, for each layer ..., finish. The plain pass
 
     x = encoder.embed(encoder.words(batch.ids), batch.layout.positions, batch.types)
     for layer in encoder.layers:
-        q, k, v = layer.project(x, batch.layout)
-        x = layer.merge(x, layer.attend(q, k, v, batch.layout))
+        states = layer.project(x, batch.layout)
+        x = layer.merge(x, layer.attend(states, batch.layout))
         x = layer.feed_forward(x)
     x = encoder.finish(x)
 
@@ -128,38 +128,37 @@ class Layer(nn.Module):
         self.down = nn.Linear(config.ffn_width, config.width, bias=config.mlp_bias)
         self.mlp_norm = _norm(config, config.width)
 
-    def project(self, x: Tensor, layout: Layout | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values, each (..., heads, head_dim), of states (..., H).
+    def project(self, x: Tensor, layout: Layout | None) -> Tensor:
+        """Queries, keys and values side by side, (..., 3, heads, head_dim), of states (..., H).
 
         With a layout, rotary families rotate by the positions in it; without one nothing is rotated.
         """
-        states = self._heads(self.qkv(self.attention_norm(x) if self.config.pre_norm else x))
-        q, k, v = states.unbind(-3)
-        return self._rotate(q, layout), self._rotate(k, layout), v
+        states = self.qkv(self.attention_norm(x) if self.config.pre_norm else x)
+        return self._rotate(self._heads(states), layout)
 
-    def keys_values(self, x: Tensor, layout: Layout | None) -> tuple[Tensor, Tensor]:
-        """The keys and values that `project` gives, without the work for the queries."""
+    def keys_values(self, x: Tensor, layout: Layout | None) -> Tensor:
+        """The keys and values that `project` gives, (..., 2, heads, head_dim), without the work for the queries."""
         x = self.attention_norm(x) if self.config.pre_norm else x
         bias = self.qkv.bias[self.config.width :] if self.config.attention_bias else None
-        k, v = self._heads(F.linear(x, self.qkv.weight[self.config.width :], bias)).unbind(-3)
-        return self._rotate(k, layout), v
+        return self._rotate(self._heads(F.linear(x, self.qkv.weight[self.config.width :], bias)), layout)
 
     def attend(
         self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
+        states: Tensor,
         layout: Layout,
         *,
         bias: Bias | None = None,
         prefix: Prefix | None = None,
     ) -> Tensor:
-        """Every token reads its own sequence, with the relative bias or the window of the family."""
+        """Every token reads its own sequence, with the relative bias or the window of the family.
+
+        What `project` gave (T, 3, heads, head_dim) becomes (T, heads, head_dim).
+        """
         dropout = self.config.attention_dropout if self.training else 0.0
         (relative,) = self.relative
         if relative is not None:
             bias = _sum(relative, bias)
-        return attend(q, k, v, layout, bias=bias, window=self.window, prefix=prefix, dropout=dropout)
+        return attend(states, layout, bias=bias, window=self.window, prefix=prefix, dropout=dropout)
 
     def out(self, attended: Tensor) -> Tensor:
         """What was read (..., heads, head_dim) to (..., H)."""
@@ -195,17 +194,18 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, layout: Layout, *, bias: Bias | None = None, prefix: Prefix | None = None) -> Tensor:
         """The plain layer: (T, H) in and out."""
-        q, k, v = self.project(x, layout)
-        return self.feed_forward(self.merge(x, self.attend(q, k, v, layout, bias=bias, prefix=prefix)))
+        attended = self.attend(self.project(x, layout), layout, bias=bias, prefix=prefix)
+        return self.feed_forward(self.merge(x, attended))
 
     def _heads(self, states: Tensor) -> Tensor:
         """(..., n * H) to (..., n, heads, head_dim)."""
         return states.reshape(*states.shape[:-1], -1, self.config.heads, self.config.head_dim)
 
     def _rotate(self, states: Tensor, layout: Layout | None) -> Tensor:
+        """All but the values, which come last."""
         if self.rotary is None or layout is None:
             return states
-        return cast(Tensor, self.rotary(states, layout.positions))
+        return torch.cat([self.rotary(states[:, :-1], layout.positions), states[:, -1:]], 1)
 
 
 class Rotary(nn.Module):
@@ -224,8 +224,8 @@ class Rotary(nn.Module):
         self.register_buffer("sin", angles.sin(), persistent=False)
 
     def forward(self, states: Tensor, positions: Tensor) -> Tensor:
-        """States (T, heads, head_dim) at positions (T,)."""
-        cos, sin = self.cos[positions].unsqueeze(1), self.sin[positions].unsqueeze(1)  # (T, 1, head_dim / 2)
+        """States (T, n, heads, head_dim) at positions (T,)."""
+        cos, sin = (table[positions][:, None, None] for table in (self.cos, self.sin))  # (T, 1, 1, head_dim / 2)
         first, second = states.chunk(2, dim=-1)
         turned = torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
         return turned.to(states.dtype)

@@ -98,9 +98,9 @@ class PALs(Method):
         tasks = [cast(PalTask, self.tasks[task]) for task in folded.tasks]
         small = folded.apply([task.encode for task in tasks], x)  # (T, d)
         states = folded.apply([task.qkv[layer] for task in tasks], small)  # (T, 3 * d)
-        query, key, value = states.unflatten(-1, (3, self.heads, -1)).unbind(-3)
+        states = states.unflatten(-1, (3, self.heads, -1))
         dropout = self.encoder.config.attention_dropout if self.training else 0.0
-        read = attend(query, key, value, folded.batch.layout, dropout=dropout)  # (T, heads, d / heads)
+        read = attend(states, folded.batch.layout, dropout=dropout)  # (T, heads, d / heads)
         return F.gelu(folded.apply([task.decode for task in tasks], read.flatten(-2)))
 
     def low_rank(self, x: Tensor, layer: int, folded: Folded) -> Tensor:

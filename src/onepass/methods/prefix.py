@@ -269,9 +269,9 @@ def attend_from_first(
 def mix(query: Tensor, x: Tensor, layout: Layout, scale: float) -> Tensor:
     """What Q queries of each text (B, Q, H) get of its tokens (T, H): their mean by softmax, (B, Q, H)"""
     parts = []
-    for group, tokens in zip(layout.groups, layout.pad(x), strict=True):  # (G, M, H)
-        scores = query[group.rows] @ tokens.transpose(1, 2).to(query.dtype) * scale  # (G, Q, M)
+    for group, own, tokens in zip(layout.groups, layout.by_group(query), layout.pad(x), strict=True):  # (G, M, H)
+        scores = own @ tokens.transpose(1, 2).to(query.dtype) * scale  # (G, Q, M)
         if group.mask is not None:
             scores = scores.masked_fill(~group.mask[:, None, :], float("-inf"))
         parts.append(scores.float().softmax(-1).to(tokens.dtype) @ tokens)
-    return torch.cat(parts).index_select(0, layout.places)
+    return layout.by_row(parts)

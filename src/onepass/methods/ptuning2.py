@@ -83,7 +83,7 @@ class PTuning2(Method):
         if self.prefixes_from == "token" and examples is not None:
             words = token_prompts(self.encoder, tokenizer, examples, self.prefix_length)
             x = self.encoder.projection(self.encoder.embedding_norm(words))  # (P, H), without positions
-            pairs = [torch.stack(layer.keys_values(x, None)) for layer in self.encoder.layers]  # (2, P, heads, d)
+            pairs = [layer.keys_values(x, None).transpose(0, 1) for layer in self.encoder.layers]  # (2, P, heads, d)
             task.prefix.copy_(torch.stack(pairs))
         self.tasks.append(task)
 

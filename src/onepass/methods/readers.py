@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from onepass.encoder.attention import attend_across, reads_packed
+from onepass.encoder.attention import attend_across, read_all, reads_packed
 from onepass.encoder.batch import Batch, Layout, on_device
 from onepass.encoder.encoder import Encoder
 from onepass.errors import ConfigError
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 AUTO_READERS = 53
 """Up to so many readers, `depth: auto` reads in two layers: with 128 tokens that costs no more than a plain pass"""
+MOST_TOGETHER = 64
+"""Up to so many readers of a text are read as one product in training, where fewer operations count"""
 PoolerChoice = Literal["task", "low_rank", "none"]
 
 
@@ -163,18 +165,16 @@ class Readers(Method):
     def cache(self, batch: Batch, tokens: bool = False) -> Tensor:
         """The keys and values of the top layers, and the last states if tokens are read: (T, depth * 2 * H [+ H])"""
         text, states = self.keys_values(batch, tokens)
-        parts = [part.flatten(1) for pair in text for part in pair]
+        parts = [part.flatten(1) for part in text]
         return torch.cat(parts if states is None else [*parts, states], 1)
 
     def from_cache(self, cached: Tensor, layout: Layout, asked: Tensor) -> States:
-        parts = cached.split(self.encoder.width, 1)
-        heads = (self.encoder.config.heads, self.encoder.config.head_dim)
-        pairs = zip(parts[: 2 * self.depth : 2], parts[1 : 2 * self.depth : 2], strict=True)
-        text = [(key.unflatten(1, heads), value.unflatten(1, heads)) for key, value in pairs]
-        return self.answer(text, parts[-1] if len(parts) > 2 * self.depth else None, layout, asked)
+        parts = cached.split(2 * self.encoder.width, 1)
+        text = [part.unflatten(1, (2, self.encoder.config.heads, -1)) for part in parts[: self.depth]]
+        return self.answer(text, parts[-1] if len(parts) > self.depth else None, layout, asked)
 
-    def keys_values(self, batch: Batch, tokens: bool) -> tuple[list[tuple[Tensor, Tensor]], Tensor | None]:
-        """The text's keys and values, each (T, heads, d), in the top layers; with `tokens` its last states (T, H)."""
+    def keys_values(self, batch: Batch, tokens: bool) -> tuple[list[Tensor], Tensor | None]:
+        """The text's keys and values (T, 2, heads, d) in the top layers; with `tokens` its last states (T, H)."""
         encoder, layout = self.encoder, batch.layout
         x = encoder.embed(encoder.words(batch.ids), layout.positions, batch.types)
         entry = encoder.depth - self.depth
@@ -182,25 +182,21 @@ class Readers(Method):
             x = layer(x, layout)
         found = []
         for layer in encoder.layers[entry:] if tokens else encoder.layers[entry:-1]:
-            query, key, value = layer.project(x, layout)
-            found.append((key, value))
-            x = layer.feed_forward(layer.merge(x, layer.attend(query, key, value, layout)))
+            projected = layer.project(x, layout)
+            found.append(projected[:, 1:])
+            x = layer.feed_forward(layer.merge(x, layer.attend(projected, layout)))
         if tokens:
             return found, encoder.finish(x)
         # Nobody looks at the text after the last layer: its keys and values are all that is needed there.
         return [*found, encoder.layers[-1].keys_values(x, layout)], None
 
-    def answer(
-        self, text: Sequence[tuple[Tensor, Tensor]], states: Tensor | None, layout: Layout, asked: Tensor
-    ) -> States:
+    def answer(self, text: Sequence[Tensor], states: Tensor | None, layout: Layout, asked: Tensor) -> States:
         """What the asked tasks' readers make of the text's keys and values, and of its last states."""
-        asks = Asked(asked, text[0][0].device)
+        asks = Asked(asked, text[0].device)
         vectors = self.pool(self.read_in_groups(text, layout, asked, asks), asks)
         return States(vectors, None if states is None else self.condition(states, vectors, layout, asks))
 
-    def read_in_groups(
-        self, text: Sequence[tuple[Tensor, Tensor]], layout: Layout, asked: Tensor, asks: Asked
-    ) -> Tensor:
+    def read_in_groups(self, text: Sequence[Tensor], layout: Layout, asked: Tensor, asks: Asked) -> Tensor:
         """The readers' mean states (B, K, H); those that several tasks share read once."""
         readers = self.readers_of()[asks.tasks]  # (U,)
         if len(np.unique(readers)) == len(readers):
@@ -212,21 +208,22 @@ class Readers(Method):
         vectors = self.read(text, layout, Asked(torch.from_numpy(once).expand(len(layout), -1), asks.device))
         return vectors[:, on_device(column, vectors.device)]
 
-    def read(self, text: Sequence[tuple[Tensor, Tensor]], layout: Layout, asks: Asked) -> Tensor:
+    def read(self, text: Sequence[Tensor], layout: Layout, asks: Asked) -> Tensor:
         """The readers' mean states (B, K, H), before the poolers."""
         tokens = self.tasks.stacked("tokens", asks.tasks)  # (U, n, H)
-        readers = asks.per_ask(tokens)  # (B, K, n, H)
+        readers = asks.per_ask(tokens).flatten(0, 2)  # (B * K * n, H)
         layers = self.encoder.layers[-self.depth :]
         dropout = self.encoder.config.attention_dropout if self.training else 0.0
-        for number, (layer, (key, value)) in enumerate(zip(layers, text, strict=True)):
-            # What readers bring to their first layer is alike for all texts: computed once a task.
-            own = layer.project(readers if number else tokens, None)
-            query, own_key, own_value = own if number else (asks.per_ask(part) for part in own)
-            got = read((query, own_key, own_value), key, value, layout, dropout)
-            readers = layer.merge(readers, got)
+        for number, (layer, keys_values) in enumerate(zip(layers, text, strict=True)):
+            if number:
+                own = layer.project(readers, None).unflatten(0, (*asks.shape, self.num_tokens))
+            else:  # what readers bring to their first layer is alike for all texts: computed once a task
+                own = asks.per_ask(layer.project(tokens, None))  # (B, K, n, 3, heads, d)
+            got = read(own, keys_values, layout, dropout)
+            readers = layer.merge(readers, got.flatten(0, 2))
             if not self.light or layer is not layers[-1]:
                 readers = layer.feed_forward(readers)
-        return self.encoder.finish(readers).mean(2)
+        return self.encoder.finish(readers).unflatten(0, (*asks.shape, self.num_tokens)).mean(2)
 
     def condition(self, states: Tensor, vectors: Tensor, layout: Layout, asks: Asked) -> TokenStates:
         """The text's states (T, H) as each ask that reads tokens sees them."""
@@ -252,42 +249,63 @@ class Readers(Method):
         return torch.tanh(asks.by_row(x + linear_by_task(inner, up, bias)))
 
 
-def read(own: tuple[Tensor, Tensor, Tensor], key: Tensor, value: Tensor, layout: Layout, dropout: float) -> Tensor:
-    """What readers get from the text and from their own task's readers.
+def read(own: Tensor, text: Tensor, layout: Layout, dropout: float) -> Tensor:
+    """What readers get from the text and from their own task's readers, (B, K, n, heads, d).
 
-    `own`: the readers' queries, keys and values, each (B, K, n, heads, d); `key`, `value`: the text's, (T, heads, d).
+    `own`: the readers' queries, keys and values (B, K, n, 3, heads, d); `text`: its keys and values (T, 2, heads, d).
     """
-    if not torch.is_grad_enabled() and dropout == 0.0 and reads_packed(own[0]):
-        return read_packed(own, key, value, layout)
-    parts = []
-    for group, text_key, text_value in zip(layout.groups, layout.pad(key), layout.pad(value), strict=True):
-        query, own_key, own_value = (part[group.rows].movedim(-2, 1) for part in own)  # (G, heads, K, n, d)
-        text_key, text_value = (
-            part.transpose(1, 2).unsqueeze(2) for part in (text_key, text_value)
-        )  # (G, heads, 1, M, d)
-        num_tasks, num_tokens = query.shape[2:4]
-        flat = query.flatten(2, 3).unsqueeze(2)  # all readers of a text share its keys: one product
-        on_text = (
-            (flat @ text_key.transpose(-1, -2)).squeeze(2).unflatten(2, (num_tasks, num_tokens))
-        )  # (G, heads, K, n, M)
-        if group.mask is not None:
-            on_text = on_text.masked_fill(~group.mask[:, None, None, None, :], float("-inf"))
-        # A task's own readers are one or two: sums of products, since so small matrices are multiplied slowly.
-        on_own = (query.unsqueeze(-2) * own_key.unsqueeze(-3)).sum(-1)  # (G, heads, K, n, n)
-        weights = (torch.cat([on_text, on_own], -1).float() * query.shape[-1] ** -0.5).softmax(-1).to(query.dtype)
-        weights = F.dropout(weights, dropout) if dropout else weights
-        from_text = weights[..., : group.size].flatten(2, 3) @ text_value.squeeze(2)  # (G, heads, K * n, d)
-        from_own = (weights[..., group.size :].unsqueeze(-1) * own_value.unsqueeze(-3)).sum(-2)  # (G, heads, K, n, d)
-        got = from_text.unflatten(2, (num_tasks, num_tokens)) + from_own
-        parts.append(got.movedim(1, -2))  # (G, K, n, heads, d)
-    return torch.cat(parts).index_select(0, layout.places)
+    learns = torch.is_grad_enabled()
+    if not learns and dropout == 0.0 and reads_packed(own):
+        return read_packed(own, text, layout)
+    read_group = read_together if learns and own.shape[1] * own.shape[2] <= MOST_TOGETHER else read_apart
+    groups = zip(layout.by_group(own), layout.pad(text), layout.unseen(own.dtype), strict=True)
+    return layout.by_row([read_group(readers, tokens, mask, dropout) for readers, tokens, mask in groups])
 
 
-def read_packed(own: tuple[Tensor, Tensor, Tensor], key: Tensor, value: Tensor, layout: Layout) -> Tensor:
+def read_together(own: Tensor, text: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
+    """One group as few operations: the text and the readers of all tasks are read at once, those of others masked.
+
+    `own` (G, K, n, 3, heads, d), `text` (G, M, 2, heads, d); `mask` (G, 1, 1, M) is added to the text's scores.
+    """
+    num_tasks, num_tokens = own.shape[1:3]
+    query, *rest = own.flatten(1, 2).split((1, 2), 2)  # (G, Q, 1, heads, d), (G, Q, 2, heads, d)
+    keys, values = torch.cat([text, *rest], 1).unbind(2)
+    count = num_tasks * num_tokens
+    if num_tasks > 1:
+        task = torch.arange(num_tasks, device=own.device).repeat_interleave(num_tokens)
+        others = own.new_zeros(()).where(task == task[:, None], -torch.inf)  # (Q, Q)
+        on_text = own.new_zeros(1, 1, 1, text.shape[1]) if mask is None else mask
+        rows = len(on_text)
+        mask = torch.cat([on_text.expand(-1, -1, count, -1), others.expand(rows, 1, -1, -1)], -1)  # (G, 1, Q, M + Q)
+    elif mask is not None:
+        mask = F.pad(mask, (0, count))
+    return read_all(query.squeeze(2), keys, values, mask, dropout).unflatten(1, (num_tasks, num_tokens))
+
+
+def read_apart(own: Tensor, text: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
+    """The same for many tasks, whose readers are too many to be read by each other's."""
+    query, own_key, own_value = own.permute(3, 0, 4, 1, 2, 5).unbind()  # (G, heads, K, n, d)
+    text_key, text_value = text.permute(2, 0, 3, 1, 4).unbind()  # (G, heads, M, d)
+    shape = query.shape[2:4]
+    # All readers of a text share its keys: one product.
+    on_text = (query.flatten(2, 3) @ text_key.transpose(-1, -2)).unflatten(2, shape)  # (G, heads, K, n, M)
+    if mask is not None:
+        on_text = on_text + mask.unsqueeze(2)
+    # A task's own readers are one or two: sums of products, since so small matrices are multiplied slowly.
+    on_own = (query.unsqueeze(-2) * own_key.unsqueeze(-3)).sum(-1)  # (G, heads, K, n, n)
+    weights = (torch.cat([on_text, on_own], -1).float() * query.shape[-1] ** -0.5).softmax(-1).to(query.dtype)
+    weights = F.dropout(weights, dropout) if dropout else weights
+    on_text, on_own = weights.split((text_key.shape[2], shape[1]), -1)
+    from_text = on_text.flatten(2, 3) @ text_value  # (G, heads, K * n, d)
+    from_own = (on_own.unsqueeze(-1) * own_value.unsqueeze(-3)).sum(-2)  # (G, heads, K, n, d)
+    return (from_text.unflatten(2, shape) + from_own).movedim(1, -2)  # (G, K, n, heads, d)
+
+
+def read_packed(own: Tensor, text: Tensor, layout: Layout) -> Tensor:
     """The same by a kernel that reads the packed text: what a reader got from it is joined with what it gets from its
     task's own readers, as one softmax over all would."""
-    query, own_key, own_value = own  # (B, K, n, heads, d)
-    from_text, sums = attend_across(query.flatten(1, 2), key, value, layout)
+    query, own_key, own_value = own.unbind(3)  # (B, K, n, heads, d)
+    from_text, sums = attend_across(query.flatten(1, 2), *text.unbind(1), layout)
     from_text, sums = from_text.view(query.shape), sums.view(query.shape[:-1])
     on_own = (query.unsqueeze(3) * own_key.unsqueeze(2)).sum(-1)  # (B, K, n, n, heads)
     scores = torch.cat([sums.unsqueeze(3), on_own.float() * query.shape[-1] ** -0.5], 3)
