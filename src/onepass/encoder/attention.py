@@ -128,8 +128,8 @@ def _attend_packed(states: Tensor, layout: Layout, window: int | None) -> Tensor
     from torch.nn.attention.varlen import varlen_attn  # takes as long to import as all of torch
 
     reach = -1 if window is None else window // 2
-    ends, longest = layout.boundaries, layout.longest
-    return cast(Tensor, varlen_attn(*states.unbind(1), ends, ends, longest, longest, window_size=(reach, reach)))
+    (q, k, v), ends, longest = states.unbind(1), layout.boundaries, layout.longest
+    return cast(Tensor, varlen_attn(q, k, v, ends, ends, longest, longest, window_size=(reach, reach)))
 
 
 @cache

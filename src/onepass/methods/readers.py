@@ -305,7 +305,8 @@ def read_packed(own: Tensor, text: Tensor, layout: Layout) -> Tensor:
     """The same by a kernel that reads the packed text: what a reader got from it is joined with what it gets from its
     task's own readers, as one softmax over all would."""
     query, own_key, own_value = own.unbind(3)  # (B, K, n, heads, d)
-    from_text, sums = attend_across(query.flatten(1, 2), *text.unbind(1), layout)
+    key, value = text.unbind(1)
+    from_text, sums = attend_across(query.flatten(1, 2), key, value, layout)
     from_text, sums = from_text.view(query.shape), sums.view(query.shape[:-1])
     on_own = (query.unsqueeze(3) * own_key.unsqueeze(2)).sum(-1)  # (B, K, n, n, heads)
     scores = torch.cat([sums.unsqueeze(3), on_own.float() * query.shape[-1] ** -0.5], 3)
