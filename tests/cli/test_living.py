@@ -77,6 +77,7 @@ def test_a_task_is_copied(run, own, model):
         (["add", "MODEL", "nothing.yaml"], "no task file"),
         (["remove", "MODEL", "topc"], "Did you mean 'topic'"),
         (["rename", "MODEL", "topic", "tone"], "already"),
+        (["rename", "MODEL", "topic", "My Topic"], "Did you mean 'my_topic'?"),
         (["update", "MODEL", "topc"], "Did you mean 'topic'"),
         (["copy", "MODEL", "topic", "MODEL"], "already"),
     ],

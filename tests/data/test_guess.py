@@ -267,10 +267,10 @@ def test_a_given_name_is_the_task_s_or_stands_before_the_names(tmp_path: Path) -
 
 
 def test_where_nothing_can_be_guessed_the_error_shows_what_to_write(tmp_path: Path) -> None:
-    path = table(tmp_path / "x.csv", ["id", "price"], [(i, i * 7 % 11) for i in range(30)])
+    path = table(tmp_path / "x.csv", ["id", "price", "text"], [(i, i * 7 % 11, "") for i in range(30)])
     with pytest.raises(DataError) as error:
         guess_task_file([path], base=tmp_path)
-    assert f"{path} has the columns id, price." in str(error.value)
+    assert f"{path} has the columns id, price, text (all blank)." in str(error.value)
     assert "\ntasks:\n  x:\n    train: x.csv\n    text: " in str(error.value)
 
 

@@ -144,6 +144,12 @@ def test_all_faults_are_reported_at_once_and_nothing_is_tokenised_after_the_firs
     assert tokenizer.calls == []
 
 
+def test_a_file_without_rows_is_told_as_such(tmp_path: Path) -> None:
+    source = table(tmp_path / "a.csv", ["text", "label"], [])
+    with pytest.raises(DataError, match=r"a\.csv has no rows\."):
+        read_examples(tone(), source, OneLabel(), WordTokenizer(), ["no"])
+
+
 def test_a_file_without_a_labelled_row_is_an_error(tmp_path: Path) -> None:
     source = table(tmp_path / "a.csv", ["text", "label"], [["a", ""], ["", "no"]])
     with pytest.raises(DataError, match=r"a\.csv: task 'tone' has no row to learn from \(2 rows, .* 1 .*blank text"):

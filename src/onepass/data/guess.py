@@ -192,7 +192,8 @@ def _name(source: Source, guess: Guess, name: str | None, *, alone: bool, only: 
 def _by_hand(sources: list[Source], folder: Path) -> str:
     found = []
     for source in sources:
-        columns = enumerated((column.name for column in source.columns["train"]), 20)
+        names = [column.name + ("" if column.filled else " (all blank)") for column in source.columns["train"]]
+        columns = enumerated(names, 20)
         found.append(f"{source.files['train']} has the columns {columns}.")
     example = [
         "tasks:",

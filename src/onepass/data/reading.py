@@ -110,6 +110,8 @@ def read_examples(task: Task, source: str | Path, kind: Reader, tokenizer: Encod
                 del items[place], targets[place], numbers[place], tokens[place]
             if items:
                 store.add(items, tokens, targets, numbers)
+    if not seen:
+        raise DataError(f"{source} has no rows.")
     if not store.rows:
         blank = f"; {len(store.blank_rows)} labelled rows have a blank text" if store.blank_rows else ""
         raise DataError(

@@ -20,7 +20,7 @@ from onepass.living.change import changing
 from onepass.living.proof import Proof
 from onepass.methods import options_of
 from onepass.model import Model
-from onepass.tasks import TASK_KEYS, MethodChoice, Task, make_task
+from onepass.tasks import TASK_KEYS, MethodChoice, Task, make_task, spelling
 from onepass.training.adding import AddOptions, check_addable, check_new_names, train_task
 from onepass.training.sets import TaskSet, path_of, read_set
 from onepass.training.thresholds import set_thresholds
@@ -202,7 +202,10 @@ def _renamed(task: Task, name: str) -> Task:
     try:
         return Task(**{**task.model_dump(), "name": name})
     except ValueError as error:
-        raise ConfigError(f"{name!r} is no task name: {Task.model_fields['name'].description}.") from error
+        possible = Task.model_fields["name"].description
+        raise ConfigError(
+            f"{name!r} is no task name. Did you mean {spelling(name)!r}? Possible: {possible}."
+        ) from error
 
 
 def _resolved(choice: MethodChoice) -> str:
