@@ -140,6 +140,12 @@ def test_a_model_in_bf16_is_asked_only(model: Path, tmp_path: Path):
         onepass.load(model, precision="int4")
 
 
+@pytest.mark.parametrize("device", ["cuda:99", "gpu", "meta", ""])
+def test_a_device_that_is_not_there_is_refused(model: Path, device: str) -> None:
+    with pytest.raises(onepass.ConfigError, match=f"The device is '{device}', which cannot be used. Possible: cpu"):
+        onepass.load(model, device)
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("asked", [["tone", "topic"], ["spam"], ["price", "spam", "tone", "topic"]])
 def test_which_tasks_are_asked_and_in_which_order_changes_no_answer(encoder: Path, method: str, asked: list[str]):

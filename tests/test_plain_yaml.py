@@ -59,6 +59,7 @@ def test_a_mapping_can_be_merged_into_another_without_being_a_duplicate():
     [
         ("a: [1\nb: 2", 2, "not valid YAML"),
         ("a: 1\n\tb: 2", 2, "not valid YAML"),
+        ("a:\n\tb: 2", 2, "Indent with spaces, not with tabs."),
         ("a: *nobody", 1, "undefined alias"),
         ("a: 1\n---\nb: 2", 2, "another document"),
         ("a: !!python/object/apply:os.system [ls]", 1, "tag"),

@@ -337,6 +337,7 @@ class Model(nn.Module, Asking):
         """A model from its folder or from the hub; see `use_precision`."""
         from onepass.folder import load_model
 
+        _check_device(device)
         model = load_model(path)
         model.use_precision(precision)
         return model.to(device)
@@ -368,6 +369,14 @@ def _joined(parts: Sequence[Any], order: np.ndarray) -> Any:
         every = [one for part in parts for one in part]
         return [every[place] for place in order]
     return np.concatenate(parts)[order]
+
+
+def _check_device(device: str) -> None:
+    try:
+        torch.empty(1, device=device).cpu()
+    except (AssertionError, RuntimeError) as error:  # NotImplementedError, of a backend that is not there, is one
+        possible = "cpu, cuda" if torch.cuda.is_available() else "cpu; no GPU is visible here"
+        raise ConfigError(f"The device is {device!r}, which cannot be used. Possible: {possible}.") from error
 
 
 def _on(places: np.ndarray, like: Tensor) -> Tensor:

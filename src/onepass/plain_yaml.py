@@ -43,7 +43,8 @@ def parse(text: str, at: Place = (), as_written: Callable[[Place], bool] = lambd
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         column = f" at column {mark.column + 1}" if mark else ""
-        document.faults.append((mark.line + 1 if mark else None, f"not valid YAML: {error.problem}{column}."))
+        advice = " Indent with spaces, not with tabs." if "'\\t'" in str(error.problem) else ""
+        document.faults.append((mark.line + 1 if mark else None, f"not valid YAML: {error.problem}{column}.{advice}"))
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         document.faults.append((line, f"not valid YAML: character {error.character:#x} is not allowed."))
