@@ -252,7 +252,7 @@ def test_two_processes_cannot_do_the_same_job(toy, write, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rejects": "bad.parquet"}, "Possible: .csv, .tsv, .jsonl"),
+        ({"rejects": "bad.parquet"}, "Possible endings: .csv, .tsv, .jsonl"),
         ({"rejects": "out.jsonl"}, "both for the answers and for the rejected rows"),
         ({"rejects": "in.csv"}, "is the input"),
         ({"rejects": "nowhere/bad.csv"}, "There is no folder"),

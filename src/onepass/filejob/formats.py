@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -153,8 +154,22 @@ def _schema(columns: Mapping[str, str], first: Cells, known: Any) -> Any:
 
 
 def _flat(value: Any) -> Any:
+    if isinstance(value, float) and math.isnan(value):
+        return None  # a missing number of pandas; "nan" in a csv file would be a text
     return _json(value) if isinstance(value, (list, dict)) else value
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value), ensure_ascii=False, default=str)
+
+
+def _finite(value: Any) -> Any:
+    """The value with null for numbers that JSON has no words for."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value

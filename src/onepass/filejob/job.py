@@ -60,7 +60,7 @@ def check_paths(source: Path, output: Path, rejects: Path | None, *, overwrite: 
     named = [(output, ENDINGS), (rejects or rejects_beside(output), ENDINGS[:-1])]
     for path, endings in named:
         if path.suffix.lower() not in endings:
-            raise ConfigError(f"{path} cannot be written: its ending says no format. Possible: {', '.join(endings)}.")
+            raise ConfigError(f"{path} cannot be written. Possible endings: {', '.join(endings)}.")
         if path.is_dir():
             raise ConfigError(f"{path} is a folder. Give the name of a file.")
         if not path.absolute().parent.is_dir():
