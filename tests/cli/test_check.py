@@ -48,6 +48,13 @@ def test_init_writes_a_task_file_that_trains(run, news, tmp_path, encoder):
     assert trained.exit_code == 0, trained.stderr
 
 
+def test_init_tells_of_files_in_which_it_found_no_task(run, news, tmp_path):
+    (tmp_path / "prices.csv").write_text("id,price\n1,5\n2,7\n")
+    result = run("init", tmp_path / "topic.csv", tmp_path / "prices.csv", "-o", tmp_path / "new.yaml")
+    assert result.exit_code == 0
+    assert "warning: prices.csv: no text or no label was found. Columns: id, price." in result.stderr
+
+
 def test_init_does_not_write_over_a_task_file(run, news, tmp_path):
     before = news.read_text()
     result = run("init", tmp_path / "topic.csv", "-o", news)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from onepass.cli.console import say, show
+from onepass.cli.console import listen, say, show
 from onepass.errors import ConfigError
 
 
@@ -51,6 +51,7 @@ def init(
         raise ConfigError("--from, --tasks and --holdout belong to a known set: they need --recipe NAME.")
     if not files:
         raise ConfigError("Give data files, or a known set with --recipe NAME.")
+    listen()
     from onepass.atomic import write_text
     from onepass.data.guess import guess_task_file
     from onepass.heads import KINDS

@@ -4,6 +4,7 @@ Only a sample of a file's rows is looked at. Nothing is settled here: the user r
 `onepass check` read all the data.
 """
 
+import logging
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +20,7 @@ from onepass.data.sources import Source, find_files, find_sources, not_usable, w
 from onepass.errors import DataError
 from onepass.tasks import spelling
 
+log = logging.getLogger(__name__)
 _PLAIN = re.compile(r"(?!(?:null|true|false|yes|no|on|off|n|y)$)[a-z_./][a-z0-9_./-]*", re.IGNORECASE)
 
 
@@ -47,7 +49,9 @@ def guess_task_file(
         if not found:
             columns = enumerated(column.name for column in source.columns["train"])
             file = short(_seen_from(folder, source.files["train"]))
-            lines.append(f"  # {file}: no text or no label was found. Columns: {columns}.")
+            problem = f"{file}: no text or no label was found. Columns: {columns}."
+            lines.append(f"  # {problem}")
+            log.warning("%s It is left out: describe its task by hand.", problem)
         for guess in found:
             task = _name(source, guess, name, alone=len(found) == 1, only=len(sources) == 1, taken=taken)
             lines += writer.task(task, source, guess, first=not taken)
