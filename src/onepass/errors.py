@@ -11,8 +11,12 @@ A message says what was wrong, where, what was found, what is possible and what 
 The command line prints the message alone and exits with code 2.
 """
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+_MARK = "\n  - "
+_COUNT = re.compile(rf"^\d+ faults:{_MARK}")
 
 
 class OnepassError(Exception):
@@ -60,7 +64,16 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def listed(faults: list[str]) -> str:
-    """All faults as one message: alone on its line, or as a counted list."""
-    if len(faults) == 1:
-        return faults[0]
-    return f"{len(faults)} faults:\n" + "\n".join(f"  - {fault}" for fault in faults)
+    """All faults as one message: alone on its line, or as a counted list; a list among them becomes part of it.
+
+    >>> print(listed(["no text", listed(["no label", "no rows"])]))
+    3 faults:
+      - no text
+      - no label
+      - no rows
+    """
+    each: list[str] = []
+    for fault in faults:
+        count = _COUNT.match(fault)
+        each += fault[count.end() :].split(_MARK) if count else [fault]
+    return each[0] if len(each) == 1 else f"{len(each)} faults:" + "".join(_MARK + one for one in each)

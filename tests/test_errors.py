@@ -1,0 +1,14 @@
+"""How faults are told."""
+
+from onepass.errors import listed
+
+
+def test_the_faults_of_several_files_are_one_list():
+    one, several = "a.csv: no text", listed(["b.csv, row 1: bad", "b.csv, row 2: worse"])
+    assert listed([one]) == one and listed([several]) == several
+    assert listed([one, several]) == "3 faults:\n  - a.csv: no text\n  - b.csv, row 1: bad\n  - b.csv, row 2: worse"
+
+
+def test_a_list_that_belongs_to_a_name_stays_with_it():
+    found = listed(["c.csv: " + listed(["x", "y"]), "z"])
+    assert found == "2 faults:\n  - c.csv: 2 faults:\n  - x\n  - y\n  - z"
