@@ -60,3 +60,10 @@ def test_tasks_can_be_left_out_of_a_suite(suite: Path):
         plan(str(suite), ["readers"], 1, (), ["tome"])
     with pytest.raises(ConfigError, match="All tasks"):
         plan(str(suite), ["readers"], 1, (), ["topic", "same", "tone"])
+
+
+def test_the_faults_of_a_suite_are_told_once_before_anything_trains(suite: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^There is no task file .*nowhere.yaml\.[^\n]*$"):
+        plan(str(tmp_path / "nowhere.yaml"), ["readers", "mtop"], 3, ())
+    with pytest.raises(ConfigError, match=r"^Unknown method 'raeders'"):
+        plan(str(suite), ["readers", "raeders"], 3, ())

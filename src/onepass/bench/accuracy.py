@@ -244,6 +244,14 @@ def plan(
     if not methods or seeds < 1:
         raise ConfigError("Give at least one method and one seed.")
     tasks = _all_but(suite, without) if without else ()
+    faults: dict[str, None] = {}  # each once, and before anything trains
+    for method in methods:
+        try:
+            read_suite(Run(suite, method, 0, tuple(overrides), tasks))
+        except ConfigError as error:
+            faults[str(error)] = None
+    if faults:
+        raise ConfigError(listed(list(faults)))
     return [Run(suite, method, seed, tuple(overrides), tasks, trust) for seed in range(seeds) for method in methods]
 
 
