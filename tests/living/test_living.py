@@ -285,6 +285,9 @@ def test_what_was_made_from_the_old_model_is_left_out(folder: Path, caplog: pyte
     (folder / "notes.txt").write_text("mine")
     write_manifest(folder)
     (folder / "unlisted.txt").write_text("also mine")
+    with pytest.raises(ConfigError, match="Unknown task"):
+        living.remove_task(folder, "tone")
+    assert not caplog.text
     living.remove_task(folder, "spam")
     assert not (folder / "report.html").exists()
     assert (folder / "notes.txt").read_text() == "mine" and (folder / "unlisted.txt").read_text() == "also mine"

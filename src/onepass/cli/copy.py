@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from onepass.cli.changes import report
+from onepass.cli.console import listen
 
 
 def copy(
@@ -18,5 +19,6 @@ def copy(
     """Copy a task into another model. Both need the same encoder and method; the other tasks do not change."""
     from onepass.living import copy_task
 
+    listen(json)
     _, proof = copy_task(source, name, target, new)
     report(f"{new or name}: copied to {target}.", proof, json, copied=name, to=new or name)

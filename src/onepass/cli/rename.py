@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from onepass.cli.changes import report
+from onepass.cli.console import listen
 
 
 def rename(
@@ -17,5 +18,6 @@ def rename(
     """Give a task of a model another name; nothing else changes."""
     from onepass.living import rename_task
 
+    listen(json)
     _, proof = rename_task(folder, old, new)
     report(f"{old} is now {new}.", proof, json, renamed=old, to=new)

@@ -34,8 +34,6 @@ class Change:
         }
         self.touched: set[str] = set()
         edit.drop(*DERIVED)
-        if made := sorted({name for name in edit.before for start in DERIVED if name.startswith(start)}):
-            log.warning("%s was made from the model as it was, and is left out: make it again", made[0].split("/")[0])
 
     def place(self, name: str) -> Path:
         """The folder in which a task is written."""
@@ -101,3 +99,6 @@ def changing(folder: Path) -> Iterator[Change]:
     read_config(folder)  # says so if this is no model folder
     with edit_folder(folder) as edit:
         yield Change(edit)
+    for file in DERIVED:
+        if file in edit.before:
+            log.warning("%s was made from the model as it was, and is left out: make it again", file)
