@@ -165,25 +165,28 @@ class Model(nn.Module, Asking):
     ) -> list[Answers]:
         """Answer the tasks `asked` (B, K) of each text, in one pass where the method can."""
         states = (method or self.method)(batch, asked)
-        asks = Asked(asked, states.vectors.device)
+        asks = states.asks or Asked(asked, states.vectors.device)
         vectors = asks.by_task(self._for_heads(states.vectors))  # (U, M, H)
         alike = self._alike()[asks.tasks]
         of_ask = np.repeat(alike, asks.counts)
+        groups, sizes = np.unique(alike, return_counts=True)
+        parts: Sequence[Tensor] = [vectors]
+        if len(groups) > 1:
+            parts = vectors.index_select(0, _on(np.argsort(alike, kind="stable"), vectors)).split(sizes.tolist())
         answers = []
-        for group in np.unique(alike):
+        for group, chosen in zip(groups, parts, strict=True):
             places = np.flatnonzero(alike == group)
             tasks, counts = asks.tasks[places], asks.counts[places]
             kind, numbers = self.kinds[tasks[0]], asks.order[of_ask == group]
             if kind.reads_tokens:
                 answers.append(self._answer_points(kind, tasks, counts, numbers, states, batch, where))
                 continue
-            chosen = vectors if len(places) == len(asks.tasks) else vectors[_on(places, vectors)]
             weight, bias = (self.heads.stacked(name, tasks) for name in ("weight", "bias"))
             logits = linear_by_task(chosen, weight, bias)  # (Ug, M, C)
             real = np.arange(logits.shape[1]) < counts[:, None]  # (Ug, M)
             flat = logits.flatten(0, 1)
             if not real.all():
-                flat = flat[_on(np.flatnonzero(real), flat)]
+                flat = flat.index_select(0, _on(np.flatnonzero(real), flat))
             answers.append(Answers(kind, tasks.tolist(), numbers, flat))
         return answers
 
@@ -245,13 +248,12 @@ class Model(nn.Module, Asking):
         losses, order = [], []
         for group in answers:
             rows, logits = group.by_row(where)
-            target = torch.as_tensor(stacked([targets[row] for row in rows], group.kind))
-            loss = group.kind.loss(logits, target.to(logits.device, non_blocking=True))
-            losses.append(loss * scale(group.kind.classes(group.logits.shape[-1])))
+            loss = group.kind.loss(logits, _on(stacked([targets[row] for row in rows], group.kind), logits))
+            factor = scale(group.kind.classes(group.logits.shape[-1]))
+            losses.append(loss if factor == 1.0 else loss * factor)
             order.append(rows)
-        back = torch.from_numpy(np.argsort(np.concatenate(order)))
-        joined = torch.cat(losses)
-        return joined[back.to(joined.device, non_blocking=True)]
+        joined = losses[0] if len(losses) == 1 else torch.cat(losses)
+        return joined.index_select(0, _on(np.argsort(np.concatenate(order)), joined))
 
     @torch.inference_mode()
     def logits(self, batch: Batch, tasks: Sequence[int]) -> list[np.ndarray]:

@@ -59,7 +59,7 @@ class Answers:
         columns = np.arange(len(row_of_point)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         nothing = float("-inf") if self.kind.ragged else float("nan")
         padded = self.logits.new_full((len(rows), int(sizes.max()), self.logits.shape[-1]), nothing)
-        index = tuple(torch.from_numpy(part).to(padded.device, non_blocking=True) for part in (places, columns))
+        index = tuple(on_device(part, padded.device) for part in (places, columns))
         padded = padded.index_put(index, self.logits)
         return rows, padded if self.kind.ragged else self.kind.pool(padded)
 

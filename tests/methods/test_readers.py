@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from onepass.encoder.batch import Batch, Layout
 from onepass.errors import ConfigError
@@ -284,3 +285,32 @@ def test_reading_packed_tokens_is_reading_them_side_by_side(monkeypatch: pytest.
     own = torch.randn(3, 4, 2, 3, 2, 8, generator=generator)  # (B, K, n, 3, heads, d)
     text = torch.randn(9, 2, 2, 8, generator=generator)
     torch.testing.assert_close(readers.read_packed(own, text, layout), readers.read(own, text, layout, 0.0))
+
+
+class Operations(TorchDispatchMode):
+    """Counts what is dispatched."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += 1
+        return function(*args, **(kwargs or {}))
+
+
+def test_a_further_task_costs_a_step_one_operation_for_each_of_its_parameters(
+    make_model: MakeModel, texts: list[str]
+) -> None:
+    """The gradient that is put in its place; everything else is done for all tasks of as many labels at once."""
+    counts = {}
+    for num_tasks in (5, 13):  # neither divides the rows
+        model = make_model("readers", num_tasks=0).train()
+        for number in range(num_tasks):
+            model.add(Task(name=f"task_{number}", text="text", label="label", labels=["no", "yes"]))
+        batch = packed(model, [*texts, *texts])
+        asked = torch.arange(len(batch)).unsqueeze(1) % num_tasks
+        with Operations() as operations:
+            model.losses(batch, asked, [np.int64(0)] * len(batch)).sum().backward()
+        counts[num_tasks] = operations.count
+        assert all(parameter.grad is not None for parameter in model.heads.parameters())
+    own = 5  # tokens; weight and bias of the pooler and of the head
+    assert counts[13] - counts[5] <= 8 * own

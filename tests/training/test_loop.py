@@ -52,7 +52,7 @@ class Steps:
     def __init__(self, trainer: Trainer, average: float = 0.0):
         self.trainer, self.model = trainer, trainer.model.train()
         self.optimizer = make_optimizer(self.model.method, self.model.heads, trainer.options)
-        self.losses_of, self.losses = Objective(self.model, None, trainer.options), TaskLosses(3, torch.device("cpu"))
+        self.losses_of, self.losses = Objective(self.model, None, trainer.options), TaskLosses()
         self.mean = RunningMean([p for group in self.optimizer.param_groups for p in group["params"]], average)
 
     def __call__(self, *rows: tuple[int, int]) -> bool:
@@ -136,7 +136,7 @@ def test_a_tasks_weight_scales_its_part_of_the_gradient(make_trainer: MakeTraine
 
 
 def test_losses_by_task_are_means_since_the_last_look():
-    losses = TaskLosses(3, torch.device("cpu"))
+    losses = TaskLosses()
     losses.add([0, 2, 0], torch.tensor([1.0, 5.0, 2.0]))
     losses.add([0], torch.tensor([6.0]))
     assert losses.take() == {0: 3.0, 2: 5.0}

@@ -74,7 +74,7 @@ def _trainer(method: str, num_tasks: int, source: str, generator: Any) -> Any:
         model.add(task)
     trainer = Trainer(model, sets, options, progress=False)
     optimizer = make_optimizer(model.method, model.heads, options)
-    losses_of, losses = Objective(model.train(), None, options), TaskLosses(num_tasks, model.device)
+    losses_of, losses = Objective(model.train(), None, options), TaskLosses()
     mean = RunningMean([p for group in optimizer.param_groups for p in group["params"]], options.average)
     asked = generator.integers(0, num_tasks, (STEPS * 10, ROWS))
 

@@ -123,12 +123,8 @@ class Layout:
     def unseen(self, dtype: torch.dtype) -> list[Tensor | None]:
         """For each group what is added to the scores of its tokens, (G, 1, 1, M): -inf for padding, else 0."""
         if dtype not in self._unseen:
-            self._unseen[dtype] = [
-                None
-                if group.mask is None
-                else torch.zeros_like(group.mask, dtype=dtype).masked_fill_(~group.mask, -torch.inf)[:, None, None]
-                for group in self.groups
-            ]
+            added = [np.where(real, 0, -np.inf)[:, None, None].astype(np.float32) for _, _, real in self._cuts]
+            self._unseen[dtype] = [on_device(one, self.device).to(dtype) if one.any() else None for one in added]
         return self._unseen[dtype]
 
     def to(self, device: torch.device | str) -> "Layout":

@@ -141,15 +141,15 @@ class Classification(Kind):
         return np.stack([targets, weights[targets]], axis=-1).astype(np.float32)
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
+        from torch.nn.functional import nll_loss  # here: heads are read without torch
+
         log_p = logits.float().log_softmax(-1)
-        labels = targets[:, 0].long() if self.weighted else targets
-        own = log_p.gather(-1, labels[:, None]).squeeze(-1)
-        loss = -own
+        plain = loss = nll_loss(log_p, targets[:, 0].long() if self.weighted else targets, reduction="none")
         if self.label_smoothing:
             loss = (1.0 - self.label_smoothing) * loss - self.label_smoothing * log_p.mean(-1)
         if self.focal:
             # 1 - p as -expm1(log p), which is exact near 0; at 0 itself, a gamma below 1 has an infinite gradient.
-            loss = loss * (-own.expm1()).clamp(min=1e-7) ** self.focal
+            loss = loss * (-(-plain).expm1()).clamp(min=1e-7) ** self.focal
         return loss * targets[:, 1] if self.weighted else loss
 
     def entropy(self, logits: Tensor) -> Tensor:

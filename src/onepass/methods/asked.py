@@ -56,19 +56,19 @@ class Asked:
         """(B, K, ...) -> (U, M, ...)"""
         if self.alike:
             return x.transpose(0, 1)
-        return x.flatten(0, 1)[self._slots]
+        return x.flatten(0, 1).index_select(0, self._slots).unflatten(0, (len(self.tasks), self._most))
 
     def by_row(self, x: Tensor) -> Tensor:
         """(U, M, ...) -> (B, K, ...)"""
         if self.alike:
             return x.transpose(0, 1)
-        return x.flatten(0, 1)[self._places].unflatten(0, self.shape)
+        return x.flatten(0, 1).index_select(0, self._places).unflatten(0, self.shape)
 
     def per_ask(self, parameters: Tensor) -> Tensor:
         """Each ask's own parameter: (U, ...) -> (B, K, ...)"""
         if self.alike:
             return parameters.expand(self.shape[0], *parameters.shape)
-        return parameters[self.of_ask].unflatten(0, self.shape)
+        return parameters.index_select(0, self.of_ask).unflatten(0, self.shape)
 
     @cached_property
     def _rank(self) -> Numbers:
@@ -77,10 +77,10 @@ class Asked:
 
     @cached_property
     def _slots(self) -> Tensor:
-        """(U, M) the asks of each task; free places repeat ask 0 and are never read back."""
+        """(U * M,) the asks of each task; free places repeat ask 0 and are never read back."""
         slots = np.zeros((len(self.tasks), self._most), dtype=np.int64)
         slots[self._of_ask[self.order], self._rank] = self.order
-        return self._tensor(slots)
+        return self._tensor(slots.reshape(-1))
 
     @cached_property
     def _places(self) -> Tensor:

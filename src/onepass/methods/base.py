@@ -46,6 +46,8 @@ class States:
 
     vectors: Tensor  # (B, K, H)
     tokens: TokenStates | None = None
+    asks: Asked | None = None
+    """The asks sorted by task, if the method had to sort them"""
 
 
 @dataclass

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from onepass.encoder.batch import Batch
+from onepass.encoder.batch import Batch, on_device
 from onepass.methods.asked import Asked
 
 
@@ -36,7 +36,7 @@ class Folded:
         starts[order] = np.cumsum(lengths) - lengths
         self.starts = starts
         """(B * K,) where the tokens of each ask begin"""
-        self._back = torch.from_numpy(np.argsort(order)).to(batch.ids.device, non_blocking=True)
+        self._back = on_device(np.argsort(order), batch.ids.device)
 
     def apply(self, parts: Sequence[Callable[[Tensor], Tensor]], x: Tensor) -> Tensor:
         """Each token through its own task's part, one part for each of `tasks`: (T, ...) -> (T, ...)"""

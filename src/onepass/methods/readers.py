@@ -194,7 +194,7 @@ class Readers(Method):
         """What the asked tasks' readers make of the text's keys and values, and of its last states."""
         asks = Asked(asked, text[0].device)
         vectors = self.pool(self.read_in_groups(text, layout, asked, asks), asks)
-        return States(vectors, None if states is None else self.condition(states, vectors, layout, asks))
+        return States(vectors, None if states is None else self.condition(states, vectors, layout, asks), asks)
 
     def read_in_groups(self, text: Sequence[Tensor], layout: Layout, asked: Tensor, asks: Asked) -> Tensor:
         """The readers' mean states (B, K, H); those that several tasks share read once."""

@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.utils import get_total_norm
 from tqdm import tqdm
 
 from onepass.calibration import settle
 from onepass.data.stream import RowStream
+from onepass.encoder.batch import on_device
 from onepass.errors import TrainingError
 from onepass.methods import Stage
 from onepass.model import Model
@@ -137,7 +139,7 @@ class Trainer:
             state.restore(saved["tensors"], saved["state"])
         epochs = stage.epochs or options.epochs
         total = epochs * sum(sizes)
-        losses = TaskLosses(len(self.sets), self.accelerator.device)
+        losses = TaskLosses()
         bar = tqdm(
             total=total, initial=state.rows, unit="row", desc=stage.name, disable=not self.progress, dynamic_ncols=True
         )
@@ -265,22 +267,26 @@ class Trainer:
         found = losses_of(batch, asked, targets, lesson, kept, where)  # (R,)
         tasks = np.array([task for task, _ in rows])
         weights = np.array([self.sets[task].task.weight for task in tasks]) * self.sampler.weights(tasks)
-        factors = torch.from_numpy(weights.astype(np.float32)).to(found.device, non_blocking=True)
-        loss = (found * factors).mean() + self.model.method.extra_loss()
+        factors = on_device((weights / len(rows)).astype(np.float32), found.device)
+        loss = found @ factors + self.model.method.extra_loss()
         if not loss.requires_grad:  # nothing but finished tasks, on a fixed encoder
             return True
-        self.accelerator.backward(loss)
+        loss.backward()
         learning = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        norm = self.accelerator.clip_grad_norm_(learning, self.options.clip or float("inf"))
-        finite = math.isfinite(float(norm))  # the one time in a step that the device is waited for
+        gradients = [p.grad for p in learning]
+        norm, most = float(get_total_norm(gradients)), self.options.clip  # the one time that the device is waited for
+        finite = math.isfinite(norm)
         if finite:
+            if 0 < most < norm:
+                torch._foreach_mul_(gradients, most / norm)
             optimizer.step()
             mean.update()
             losses.add([task for task, _ in rows], found.detach())
         else:
             self.skipped += 1
             log.warning("a step with a non-finite gradient was left out (%d so far)", self.skipped)
-        optimizer.zero_grad(set_to_none=True)
+        for parameter in learning:
+            parameter.grad = None
         return finite
 
     def evaluate(self, stage: Stage, epoch: float, state: StageState, losses: TaskLosses, bar: Any) -> None:

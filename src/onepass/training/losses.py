@@ -2,22 +2,27 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
 
 class TaskLosses:
-    """Running mean losses by task, kept on the device so that no step waits for them."""
+    """Mean losses by task. A step's are only put aside: nothing is computed or waited for before they are asked for."""
 
-    def __init__(self, num_tasks: int, device: torch.device):
-        self.sums = torch.zeros(2, num_tasks, device=device)  # losses, rows
+    def __init__(self) -> None:
+        self.tasks: list[int] = []
+        self.losses: list[Tensor] = []
 
     def add(self, tasks: Sequence[int], losses: Tensor) -> None:
-        where = torch.tensor(tasks).to(losses.device, non_blocking=True)
-        self.sums.index_add_(1, where, torch.stack([losses.float(), torch.ones_like(losses, dtype=torch.float)]))
+        self.tasks += tasks
+        self.losses.append(losses)
 
     def take(self) -> dict[int, float]:
         """The means since the last call, of tasks that had rows."""
-        sums, rows = self.sums.tolist()
-        self.sums.zero_()
-        return {task: sums[task] / rows[task] for task in range(len(rows)) if rows[task]}
+        if not self.tasks:
+            return {}
+        losses = torch.cat(self.losses).float().cpu().numpy()
+        sums, rows = np.bincount(self.tasks, losses), np.bincount(self.tasks)
+        self.tasks, self.losses = [], []
+        return {int(task): float(sums[task] / rows[task]) for task in np.flatnonzero(rows)}

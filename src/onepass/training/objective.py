@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from onepass.encoder.batch import Batch
+from onepass.encoder.batch import Batch, on_device
 from onepass.methods import States
 from onepass.model import Model
 from onepass.readout import Answers
@@ -71,7 +71,7 @@ class Objective(nn.Module):
         """What the labels and the teachers say about one pass, (R,)."""
         losses = self.model.losses_of(own_answers(answers, asked.shape[1]), targets, self.scale, where)
         if lesson is not None:
-            share = torch.from_numpy(lesson.weights[:, 0]).to(losses.device, non_blocking=True)
+            share = on_device(lesson.weights[:, 0], losses.device)
             losses = (1.0 - share) * losses + self.taught(answers, lesson, where)
         return losses
 
@@ -94,7 +94,7 @@ class Objective(nn.Module):
         for one, two in zip(own_answers(answers, asked.shape[1]), own_answers(again, asked.shape[1]), strict=True):
             if teachable(one.kind):
                 far = one.kind.divergence(one.logits, two.logits) + one.kind.divergence(two.logits, one.logits)
-                rows = torch.from_numpy(where.row_of(one.asks)).to(far.device, non_blocking=True)
+                rows = on_device(where.row_of(one.asks), far.device)
                 total = total.index_add(0, rows, far / 2 * self.scale(one.kind.classes(one.logits.shape[-1])))
         return total
 
@@ -119,14 +119,13 @@ class Objective(nn.Module):
             asks, logits = of_row[places], group.logits
             device = logits.device
             if len(places) < len(group.asks):
-                logits = logits[torch.from_numpy(places).to(device, non_blocking=True)]
-            rows = torch.from_numpy(asks // num_asked).to(device, non_blocking=True)
-            wanted = torch.from_numpy(self.teaching.answers(tasks[asks], lesson.texts[asks // num_asked]))
-            wanted = wanted.to(device, non_blocking=True)
+                logits = logits[on_device(places, device)]
+            rows = on_device(asks // num_asked, device)
+            wanted = on_device(self.teaching.answers(tasks[asks], lesson.texts[asks // num_asked]), device)
             # Dividing logits by a temperature divides their gradient by its square.
             far = group.kind.divergence(logits / temperature, wanted / temperature) * temperature**2
             far = far * self.scale(group.kind.classes(logits.shape[-1]))
-            total = total.index_add(0, rows, far * torch.from_numpy(weights[asks]).to(device, non_blocking=True))
+            total = total.index_add(0, rows, far * on_device(weights[asks], device))
         return total
 
 
@@ -139,7 +138,7 @@ def own_answers(answers: Sequence[Answers], num_asked: int) -> list[Answers]:
         places = np.flatnonzero(group.asks % num_asked == 0)
         if len(places):
             points = np.flatnonzero(np.repeat(group.asks % num_asked == 0, group.counts))
-            logits = group.logits[torch.from_numpy(points).to(group.logits.device, non_blocking=True)]
+            logits = group.logits[on_device(points, group.logits.device)]
             asks, counts = group.asks[places] // num_asked, group.counts[places]
             chosen.append(replace(group, asks=asks, logits=logits, counts=counts))
     return chosen
