@@ -63,6 +63,12 @@ def test_stdin_is_read_line_by_line_without_blank_lines(run, model):
     assert [json.loads(line)["text"] for line in result.stdout.splitlines()] == ["late goal", "senate vote"]
 
 
+def test_no_text_on_stdin_is_said(run, model):
+    result = run("predict", model, "-", stdin="\n")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "Nothing to label: stdin has no text.\n"
+
+
 def test_pairs_on_stdin_have_a_tab_between_them(run, model):
     result = run("predict", model, "-", "--pair", "--json", stdin="goal\tlate goal\n")
     assert json.loads(result.stdout)["text"] == ["goal", "late goal"]

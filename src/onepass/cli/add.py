@@ -23,7 +23,7 @@ def add(
     train: Annotated[str | None, typer.Option(help="Its data file.", metavar="FILE")] = None,
     text: Annotated[list[str] | None, typer.Option(help="Its text column; twice for pairs.", metavar="COLUMN")] = None,
     label: Annotated[str | None, typer.Option(help="Its label column.", metavar="COLUMN")] = None,
-    kind: Annotated[str | None, typer.Option(help="Its kind: classification, multilabel, regression.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Its kind, classification by default.")] = None,
     validation: Annotated[str | None, typer.Option(help="A validation file.", metavar="FILE")] = None,
     test: Annotated[str | None, typer.Option(help="A test file.", metavar="FILE")] = None,
     metric: Annotated[str | None, typer.Option(help="Its metric.")] = None,

@@ -109,7 +109,9 @@ def predict(
             asked |= labelled.tasks.keys()
             with_them = model.with_versions([labelled])[0] if versions else labelled
             write_json(with_them.to_dict()) if json else typer.echo(block(labelled))
-        if names is None and not json and (left := [task.name for task in model.tasks if task.name not in asked]):
+        if not asked:
+            say("Nothing to label: stdin has no text.")
+        elif names is None and not json and (left := [task.name for task in model.tasks if task.name not in asked]):
             say(f"Not asked, because they read something else than these texts: {', '.join(left)}. See --pair, --rows.")
         return
     from onepass.filejob import FileJob, Questions, open_source
