@@ -4,12 +4,14 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from onepass.asking import NO_RANGES, Asking
 from onepass.encoder.tokenizer import Tokenizer
+from onepass.errors import DataError
 from onepass.heads import make_kind
 from onepass.inquiry import Pieces, Ranges
 from onepass.tasks import Task
@@ -55,6 +57,17 @@ def test_texts_and_pairs_keep_their_places(lengths: Lengths):
     assert [(name, answer.label) for name, answer in answers] == [
         ("length", 3), ("both", 5), ("length", 5), ("both", 5), ("length", 2),
     ]  # fmt: skip
+
+
+def test_texts_may_come_from_a_generator(lengths: Lengths):
+    found = lengths.predict(text for text in ["goal", "late goal"])
+    assert [answers["length"].label for answers in found] == [3, 4]
+
+
+@pytest.mark.parametrize("given", [None, 5, b"goal"])
+def test_what_is_no_text_is_refused(lengths: Lengths, given: Any):
+    with pytest.raises(DataError, match=r"There is no text in .*Give a string"):
+        lengths.predict(given)
 
 
 def test_asking_needs_no_torch():

@@ -5,12 +5,12 @@ Nothing here computes: who inherits says how word pieces become logits. No torch
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from onepass.encoder.tokenizer import Tokenizer
-from onepass.errors import ConfigError, listed, unknown
+from onepass.errors import ConfigError, DataError, listed, unknown
 from onepass.heads import Kind
 from onepass.inquiry import Form, Inquiry, Pieces, Ranges
 from onepass.prediction import Labelled, Text
@@ -35,7 +35,7 @@ class Asking:
         """
         raise NotImplementedError
 
-    def predict(self, inputs: Text | Sequence[Text], tasks: Sequence[str] | None = None) -> Any:
+    def predict(self, inputs: Text | Iterable[Text], tasks: Sequence[str] | None = None) -> Any:
         """Answer every task (or those named) for a text, a pair of texts as a tuple, a row, or a list of these.
 
         One input in, one dictionary out; a list in, a list of the same length and order out. A text is asked the tasks
@@ -44,10 +44,12 @@ class Asking:
         """
         if isinstance(inputs, (str, tuple, Mapping)):
             return self.label([inputs], tasks)[0].tasks
+        _check_iterable(inputs)
         return [labelled.tasks for labelled in self.label(inputs, tasks)]
 
-    def label(self, texts: Sequence[Text], tasks: Sequence[str] | None = None) -> list[Labelled]:
+    def label(self, texts: Iterable[Text], tasks: Sequence[str] | None = None) -> list[Labelled]:
         """The inputs with their answers, in order. A text that comes twice is computed once."""
+        texts = list(texts)  # a generator can be read once
         self.numbers(tasks)  # so that a wrong name is said even where there is no text
         forms = [Form.of(text, place) for place, text in enumerate(texts)]
         first: dict[Any, int] = {}
@@ -110,6 +112,14 @@ class Asking:
         if not names:
             raise ConfigError(f"No task is asked. Known: {', '.join(sorted(known)) or 'none'}.")
         return list(dict.fromkeys(known[name] for name in names))
+
+
+def _check_iterable(inputs: Any) -> None:
+    if isinstance(inputs, bytes) or not isinstance(inputs, Iterable):
+        raise DataError(
+            f"There is no text in {inputs!r:.80}. Give a string, two strings in a tuple for a pair, a row (a mapping "
+            "with the columns that tasks read), or a list of these."
+        )
 
 
 def _hashable(text: Any) -> Any:
