@@ -93,6 +93,7 @@ def test_stdin_that_is_not_utf8_is_told(run, model):
         (["--input", "x.csv"], "--output"),
         (["goal", "--rejects", "x.jsonl"], "--rejects"),
         (["--input", "x.csv", "--output", "y.jsonl", "--spreadsheet-safe"], ".csv and .tsv"),
+        (["--input", "x.txt", "--json"], "onepass predict MODEL - < x.txt"),
         (["--input", "nowhere.csv", "--json"], "There is no file nowhere.csv"),
         (["--input", "x.csv", "--output", "x.xlsx"], ".parquet"),
         (["--input", "x.csv", "--output", "nowhere/x.csv"], "There is no folder nowhere"),

@@ -155,6 +155,10 @@ def _check_usage(
         raise ConfigError("--text names a column of a data file: it needs --input FILE.")
     if input and not output and not json:
         raise ConfigError("--input needs --output FILE, or --json for stdout.")
+    if input and input.suffix.lower() == ".txt":
+        raise ConfigError(
+            f"{input} has no columns. Texts one a line are read from stdin: onepass predict MODEL - < {input}"
+        )
     if rows and (input or pair):
         raise ConfigError("--rows is for rows on the command line; it goes with neither --input nor --pair.")
     if input and pair:
