@@ -3,6 +3,8 @@
 import json
 import shutil
 
+from onepass.atomic import write_manifest
+
 
 def test_scores_come_as_one_json_object(run, model):
     result = run("evaluate", model, "--json")
@@ -50,6 +52,23 @@ def test_info_needs_no_torch(process, model, tmp_path):
     result = process("info", model, "--json", first=tmp_path)
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["passes_per_text"] == 1
+
+
+def test_info_tells_the_alarms_of_the_training_for_tasks_that_are_as_it_left_them(run, model, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(model, folder)
+    config = json.loads((folder / "config.json").read_text())
+    names = ("topic", "tone", "same")
+    alarms = [{"task": name, "message": f"{name}: 50.0 is bad. Do this; or that."} for name in names]
+    config["training"]["alarms"] = alarms
+    (folder / "config.json").write_text(json.dumps(config))
+    write_manifest(folder)
+    shown = run("info", folder).stdout.splitlines()
+    told = [line for line in shown if line.startswith(("alarm", "advice"))]
+    assert told == [*(f"alarm    {name}: 50.0 is bad." for name in names), "advice   Do this; or that."]
+    assert run("remove", folder, "same").exit_code == 0
+    assert run("update", folder, "topic", "epochs=1", "-q").exit_code == 0
+    assert json.loads(run("info", folder, "--json").stdout)["alarms"] == alarms[1:2]
 
 
 def test_info_of_a_folder_that_does_not_say_its_passes(run, model, tmp_path):

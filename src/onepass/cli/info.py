@@ -77,7 +77,11 @@ def _engine_lines(engine: dict[str, Any]) -> list[str]:
 
 def _training_lines(found: dict[str, Any]) -> list[str]:
     """What is worth knowing of the training."""
-    lines = [f"alarm    {alarm['message']}" for alarm in found["alarms"]]
+    problems: dict[str, list[str]] = {}  # by the advice that is given for them, which many tasks may share
+    for alarm in found["alarms"]:
+        problem, _, advice = alarm["message"].partition(". ")
+        problems.setdefault(advice, []).append(f"alarm    {problem.rstrip('.')}.")
+    lines = [line for advice, own in problems.items() for line in (*own, *([f"advice   {advice}"] if advice else []))]
     if found["rows_used"].get("share", 1.0) < 1.0:
         lines.insert(0, f"rows     {percent(100 * found['rows_used']['share'])} % of the training rows were used")
     return lines

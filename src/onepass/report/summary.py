@@ -45,9 +45,15 @@ def summary(folder: Path) -> dict[str, Any]:
             for task in tasks
         ],
         "rows_used": config["training"].get("rows_used", {}),
-        "alarms": config["training"].get("alarms", []),
+        "alarms": _alarms(config, tasks),
         "versions": config["versions"],
     }
+
+
+def _alarms(config: dict[str, Any], tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What the training said of tasks that are as it left them: not removed, nor trained anew since."""
+    of_training = {task["name"] for task in tasks if "added" not in task}
+    return [alarm for alarm in config["training"].get("alarms", []) if alarm["task"] in of_training]
 
 
 def _reads_once(config: dict[str, Any]) -> bool:
