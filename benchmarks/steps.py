@@ -1,11 +1,12 @@
 """What a training step costs beside the arithmetic: operations dispatched, reads that wait for a device, CPU time.
 
-    python benchmarks/steps.py [--tasks 8] [--rows 64] [--lines 20] [--against OTHER/src] [--rounds 5]
+    python benchmarks/steps.py [--tasks 8] [--rows 64] [--precision bf16] [--lines 20] [--against OTHER/src]
 
-`readers` on a tiny encoder of six layers, in bf16 autocast, with sequences grouped as on a GPU. Operations are those of
-forward, backward, clipping, optimiser and bookkeeping. There is no dropout in attention, since the CPU has no kernel
-with it and would count a dozen operations where a GPU has one. `--lines` names the lines that dispatch most in the
-forward. `--against` runs this version and another in turns, a process each, and compares their times.
+`readers` on a tiny encoder of six layers, in bf16 autocast or in fp32 (for times: a CPU's bf16 kernels are slow), with
+sequences grouped as on a GPU. Operations are those of forward, backward, clipping, optimiser and bookkeeping. There is
+no dropout in attention, since the CPU has no kernel with it and would count a dozen operations where a GPU has one.
+`--lines` names the lines that dispatch most in the forward; the backward is counted as the line that starts it.
+`--against` runs this version and another in turns, a process each, `--rounds` times, and compares their times.
 """
 
 import argparse
@@ -90,7 +91,7 @@ class Watched(Trainer):
         return ok
 
 
-def trainer(folder: Path, num_tasks: int, rows: int) -> Watched:
+def trainer(folder: Path, num_tasks: int, rows: int, precision: str) -> Watched:
     """A training of so many tasks: the first eight of two labels, then every other one of more."""
     raw = RawTokenizer(models.WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="?"))
     raw.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -114,18 +115,18 @@ def trainer(folder: Path, num_tasks: int, rows: int) -> Watched:
             read_set(Task(name=f"task_{number}", text="text", label="label", train=file, validation=0.1), tokenizer)
         )
         model.add(sets[-1].task, sets[-1].train)
-    options = {"precision": "bf16", "batch_size": rows, "device": "cpu", "evaluate_every": 9, "epochs": 9}
+    options = {"precision": precision, "batch_size": rows, "device": "cpu", "evaluate_every": 9, "epochs": 9}
     return Watched(model, sets, train_options(options), progress=False)
 
 
-def measured(num_tasks: int, rows: int, lines: int) -> dict[str, Any]:
+def measured(num_tasks: int, rows: int, precision: str, lines: int) -> dict[str, Any]:
     """One training's figures."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     for limits in (batch.SHARE, batch.SMALL):
         limits["cpu"] = limits["cuda"]
     with tempfile.TemporaryDirectory() as folder:
-        watched = trainer(Path(folder), num_tasks, rows)
+        watched = trainer(Path(folder), num_tasks, rows, precision)
     watched.lines = bool(lines)
     with suppress(Enough):
         watched.run()
@@ -141,12 +142,14 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     for name, value in (("tasks", 8), ("rows", 64), ("lines", 0), ("rounds", 5)):
         parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--precision", choices=("bf16", "fp32"), default="bf16")
     parser.add_argument("--against", type=Path)
     options = parser.parse_args()
     if options.against is None:
-        print(json.dumps(measured(options.tasks, options.rows, options.lines)))
+        print(json.dumps(measured(options.tasks, options.rows, options.precision, options.lines)))
         return
     command = [sys.executable, __file__, "--tasks", str(options.tasks), "--rows", str(options.rows)]
+    command += ["--precision", options.precision]
     found: dict[str, list[dict[str, Any]]] = {"this": [], "other": []}
     sources = {"this": Path(onepass.__file__).parents[1], "other": options.against}
     for _ in range(options.rounds):
