@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from onepass.encoder.tokenizer import Tokenizer
-from onepass.errors import ConfigError, DataError, listed, unknown
+from onepass.errors import ConfigError, DataError, first_of, listed, unknown
 from onepass.heads import Kind
 from onepass.inquiry import Form, Inquiry, Pieces, Ranges
 from onepass.prediction import Labelled, Text
@@ -110,7 +110,7 @@ class Asking:
         if faults := [unknown("task", name, known) for name in dict.fromkeys(names) if name not in known]:
             raise ConfigError(listed(faults))
         if not names:
-            raise ConfigError(f"No task is asked. Known: {', '.join(sorted(known)) or 'none'}.")
+            raise ConfigError(f"No task is asked. Known: {first_of(sorted(known)) or 'none'}.")
         return list(dict.fromkeys(known[name] for name in names))
 
 

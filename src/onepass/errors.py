@@ -12,9 +12,10 @@ The command line prints the message alone and exits with code 2.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
+MOST_NAMES = 40
 _MARK = "\n  - "
 _COUNT = re.compile(rf"^\d+ faults:{_MARK}")
 
@@ -50,7 +51,17 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
     "Unknown method 'mtpo'. Did you mean 'mtop'? Known: mtop, readers."
     """
     names = sorted(known)
-    return f"Unknown {what} {name!r}.{did_you_mean(name, names)} Known: {', '.join(names)}."
+    return f"Unknown {what} {name!r}.{did_you_mean(name, names)} Known: {first_of(names)}."
+
+
+def first_of(names: Sequence[str]) -> str:
+    """Names for a message: a model may have a thousand tasks, a task hundreds of labels.
+
+    >>> first_of(["no", "yes"])
+    'no, yes'
+    """
+    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onepass.data.items import Item, Reading
-from onepass.errors import unknown
+from onepass.errors import first_of, unknown
 from onepass.heads import scaling
 from onepass.heads.base import Kind, Row, label_text, wrong_option
 from onepass.heads.grouped import GROUPED, over_groups
@@ -100,7 +100,7 @@ class Classification(Kind):
         try:
             return labels.index(label)
         except ValueError:
-            raise ValueError(f"has label {label!r}. Labels: {', '.join(labels)}.") from None
+            raise ValueError(f"has label {label!r}. Labels: {first_of(labels)}.") from None
 
     def faults(self, task: Task, targets: np.ndarray) -> list[str]:
         seen = np.unique(targets)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onepass.data.items import Reading
-from onepass.errors import unknown
+from onepass.errors import first_of, unknown
 from onepass.heads import scaling
 from onepass.heads.base import Kind, Row, label_text, wrong_option
 from onepass.heads.thresholds import POSSIBLE, Rule, check_thresholds, choose, chosen, limits, read_threshold, shown
@@ -134,7 +134,7 @@ class Multilabel(Kind):
         found = labels_of(row[task.label], self.separator)
         if strange := [label for label in found if label not in labels]:
             noun = "label" if len(strange) == 1 else "labels"
-            raise ValueError(f"has {noun} {', '.join(map(repr, strange))}. Labels: {', '.join(labels)}.")
+            raise ValueError(f"has {noun} {', '.join(map(repr, strange))}. Labels: {first_of(labels)}.")
         target = np.zeros(len(labels), np.float32)
         target[[labels.index(label) for label in found]] = 1.0
         return target

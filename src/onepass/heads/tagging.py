@@ -12,6 +12,7 @@ import numpy as np
 
 from onepass.data.examples import Ragged
 from onepass.data.items import Item, Reading
+from onepass.errors import first_of
 from onepass.heads import scaling
 from onepass.heads.base import Kind, Row, blank, checked_windows, label_text
 from onepass.heads.cells import listed_cell
@@ -146,7 +147,7 @@ class Tagging(Kind):
             )
         number = {label: place for place, label in enumerate(labels)}
         if strange := [tag for tag in dict.fromkeys(tags) if tag not in number]:
-            raise ValueError(f"has tag {', '.join(map(repr, strange))}. Labels: {', '.join(labels)}.")
+            raise ValueError(f"has tag {', '.join(map(repr, strange))}. Labels: {first_of(labels)}.")
         return Ragged(np.array([number[tag] for tag in tags], np.int64))
 
     def said(self, task: Task, row: Row, target: Any) -> str:
