@@ -266,6 +266,13 @@ def test_a_given_name_is_the_task_s_or_stands_before_the_names(tmp_path: Path) -
     assert list(loaded(tmp_path, one, two, name="desk").tasks) == ["desk_one", "desk_two"]
 
 
+def test_a_first_line_that_looks_like_a_row_is_told(tmp_path: Path) -> None:
+    rows = [("politics", "senate votes on the budget"), ("sport", "a match in the rain")]
+    path = table(tmp_path / "x.csv", ["sport", "late goal wins the match"], rows)
+    with pytest.raises(DataError, match=r"looks like a row\. The first line must name the columns"):
+        guess_task_file([path], base=tmp_path)
+
+
 def test_where_nothing_can_be_guessed_the_error_shows_what_to_write(tmp_path: Path) -> None:
     path = table(tmp_path / "x.csv", ["id", "price", "text"], [(i, i * 7 % 11, "") for i in range(30)])
     with pytest.raises(DataError) as error:

@@ -17,15 +17,18 @@ def read(path):
     return list(open_source(path).records(None))
 
 
+def read_in_pieces(source):
+    """The pieces of a source, and its position behind each of them."""
+    found = [(piece, source.position()) for piece in pieces(source, None)]
+    return [piece for piece, _ in found], [place for _, place in found]
+
+
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "arrow", "json"])
 @pytest.mark.usefixtures("small_pieces")
 def test_reading_on_from_any_piece_gives_the_same_pieces(write, ending):
     path = write(ending, 250)
     source = open_source(path)
-    whole, places = [], []
-    for piece in pieces(source, None):
-        whole.append(piece)
-        places.append(source.position())
+    whole, places = read_in_pieces(source)
     assert sum(map(len, whole)) == 250 and source.share() in (1.0, 0.0)
     for number in (0, 1, 30, 61):
         assert list(pieces(open_source(path), places[number])) == whole[number + 1 :]
@@ -171,10 +174,7 @@ def test_a_conll_file_is_read_past_broken_texts(tmp_path):
     path = tmp_path / "in.conll"
     path.write_text("\n".join(texts))
     source = open_source(path)
-    whole, places = [], []
-    for piece in pieces(source, None):
-        whole.append(piece)
-        places.append(source.position())
+    whole, places = read_in_pieces(source)
     records = [record for piece in whole for record in piece]
     assert [record.number for record in records] == list(range(1, 11))
     assert [record.number for record in records if isinstance(record, Reject)] == [1, 6, 10]
@@ -215,10 +215,7 @@ def test_damaged_files_are_read_alike_from_any_piece(tmp_path, name):
             )
         path.write_bytes(damaged)
         source = open_source(path)
-        whole, places = [], []
-        for piece in pieces(source, None):
-            whole.append(piece)
-            places.append(source.position())
+        whole, places = read_in_pieces(source)
         records = [record for piece in whole for record in piece]
         assert [record.number for record in records] == list(range(1, len(records) + 1))
         for record in records:

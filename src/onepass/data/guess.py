@@ -199,6 +199,8 @@ def _by_hand(sources: list[Source], folder: Path) -> str:
         names = [column.name + ("" if column.filled else " (all blank)") for column in source.columns["train"]]
         columns = enumerated(names, 20)
         found.append(f"{source.files['train']} has the columns {columns}.")
+        if any(column.is_named_like_text for column in source.columns["train"]):
+            found.append("That looks like a row. The first line must name the columns: put `text,label` above it.")
     example = [
         "tasks:",
         f"  {spelling(sources[0].name)}:",
