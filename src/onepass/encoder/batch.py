@@ -197,13 +197,12 @@ class Batch:
     @classmethod
     def of(cls, sequences: Sequence[tuple[Any, Any]]) -> "Batch":
         """Packs (ids, types) of each sequence; both are lists or numpy arrays."""
-        ids = [np.asarray(sequence[0], dtype=np.int64) for sequence in sequences]
-        types = [np.asarray(sequence[1], dtype=np.int64) for sequence in sequences]
         nothing = [np.empty(0, dtype=np.int64)]
+        ids, types = ([sequence[part] for sequence in sequences] or nothing for part in (0, 1))
         return cls(
-            ids=torch.from_numpy(np.concatenate(ids or nothing)),
-            types=torch.from_numpy(np.concatenate(types or nothing)),
-            layout=Layout([len(sequence) for sequence in ids]),
+            ids=torch.from_numpy(np.concatenate(ids, dtype=np.int64)),
+            types=torch.from_numpy(np.concatenate(types, dtype=np.int64)),
+            layout=Layout([len(ids) for ids, _ in sequences]),
         )
 
     def to(self, device: torch.device | str) -> "Batch":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -62,7 +63,8 @@ class TaskModules(nn.ModuleList):
                     return stack.of(tasks)
         # Only the parameters that are asked are joined, so that the gradient of every other task stays None: no
         # update, no momentum, no decay.
-        return cast(Tensor, _Join.apply(*(self[int(task)].get_parameter(name) for task in tasks)))
+        modules, find = list(self), attrgetter(name)
+        return cast(Tensor, _Join.apply(*(find(modules[task]) for task in tasks)))
 
     def pack(self) -> None:
         """Lay the parameters of one name and shape side by side, unless they are already.
