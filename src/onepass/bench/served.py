@@ -21,6 +21,7 @@ from onepass.errors import ConfigError
 from onepass.server.keys import hash_of
 
 KEY, ADMIN, POOR = "bench", "bench-admin", "bench-poor"
+PATIENCE_S = 600  # a change of tasks waits for all that is busy
 
 
 class Server:
@@ -56,16 +57,22 @@ class Server:
     def call(
         self, method: str, path: str, body: bytes | None = None, kind: str = "application/json"
     ) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
         with contextlib.closing(connection):
-            connection.request(method, path, body, {"X-API-Key": ADMIN, "Content-Type": kind})
-            answer = connection.getresponse()
-            return answer.status, answer.read()
+            try:
+                connection.request(method, path, body, {"X-API-Key": ADMIN, "Content-Type": kind})
+                answer = connection.getresponse()
+                return answer.status, answer.read()
+            except TimeoutError as error:
+                raise ConfigError(
+                    f"The server did not answer {method} {path} within {PATIENCE_S} s. Is the machine busy? Changes of "
+                    "tasks wait for everybody else; measure when nothing else runs."
+                ) from error
 
     def ready(self) -> bool:
         try:
             return self.call("GET", "/readyz")[0] == 200
-        except OSError:
+        except (OSError, ConfigError):
             return False
 
     def counters(self) -> dict[str, float]:

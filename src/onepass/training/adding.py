@@ -57,9 +57,9 @@ class AddOptions:
     """Passes over the task's rows; 0: eight, or more if the rows are so few that this would be under 100 steps"""
     batch_size: int = 64
     """Rows of a step"""
-    token_rate: float = 1e-3
-    """Learning rate of the task's own input tokens: readers, prompts"""
-    head_rate: float = 1e-3
+    token_rate: float = 3e-2
+    """Learning rate of the task's own input tokens: readers, prompts. They go far: the encoder does not come to them"""
+    head_rate: float = 3e-3
     """Learning rate of the task's pooler, head and what else the method gives it"""
     encoder_rate: float = 1e-4
     """Learning rate of an encoder of the task's own"""
