@@ -1,6 +1,9 @@
 """The changes to a model folder, as the changing process makes them."""
 
+import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,3 +62,19 @@ def test_rows_of_one_label_teach_nothing(folder: Path, tmp_path: Path) -> None:
 def test_a_task_is_removed(folder: Path) -> None:
     assert "unchanged" in remove(folder, {"name": "tone"})
     assert not (folder / "tasks" / "tone").exists()
+
+
+def test_what_is_warned_of_is_told_with_the_proof(folder: Path, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    labels = onepass.load(folder).tasks[0].labels
+    rows.write_text(
+        "".join(json.dumps({"text": f"text {n}", "label": (labels[0], "new")[n % 2]}) + "\n" for n in range(8))
+    )
+    keys = {"train": str(rows), "text": "text", "label": "label"}
+    name = onepass.load(folder).names[0]
+    job = {"change": "learn", "name": name, "folder": str(folder), "keys": keys, "options": {"epochs": 1}}
+    changer = [sys.executable, "-m", "onepass.server.changer"]
+    found = subprocess.run(changer, input=json.dumps(job), capture_output=True, text=True, check=True)
+    told = json.loads(found.stdout)
+    assert any("new labels" in warning and warning.endswith(": new") for warning in told["warnings"]), told
+    assert "unchanged" in told["proof"]

@@ -25,3 +25,5 @@ def test_the_environment_sets_what_flags_set(tmp_path: Path) -> None:
     environment = {"ONEPASS_PORT": "70000", "ONEPASS_MODEL": str(tmp_path)}
     found = CliRunner().invoke(app, ["serve"], env=environment)
     assert found.exit_code == 2 and "--port is 70000" in found.output
+    found = CliRunner().invoke(app, ["serve", str(Path(__file__))])
+    assert found.exit_code == 2 and "is a file. A model is a folder" in found.output

@@ -65,6 +65,10 @@ def test_a_model_in_training_is_scored_without_dropout_and_goes_on_training(load
     assert loaded.training
 
 
+def test_a_folder_is_scored_like_its_model(loaded: Model, model: Path):
+    assert evaluate(model)["tasks"] == evaluate(str(model))["tasks"] == evaluate(loaded)["tasks"]
+
+
 def test_without_a_test_file_validation_rows_are_scored(loaded: Model):
     result = evaluate(loaded)["tasks"]
     assert {name: (task["split"], task["rows"]) for name, task in result.items()} == {

@@ -38,6 +38,8 @@ def serve(
         return
     if folder is None:
         raise ConfigError("Which model? Give its folder: onepass serve runs/news")
+    if folder.is_file():
+        raise ConfigError(f"{folder} is a file. A model is a folder, as `onepass train -o` writes it.")
     if not folder.is_dir():
         raise ConfigError(f"There is no model folder {folder}. Train one with: onepass train tasks.yaml -o {folder}")
     from onepass.server.run import serve as run

@@ -2,7 +2,8 @@
 
     python -m onepass.server.changer < JOB.json
 
-It writes one JSON object to stdout, {"proof": ...} or {"error": ...}; progress goes to stderr as tqdm shows it.
+It writes one JSON object to stdout, {"proof": ..., "warnings": [...]} or {"error": ...}; progress goes to stderr as
+tqdm shows it.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ def learn(folder: Path, job: dict[str, Any]) -> str:
     """Train a task on rows; one that is there is trained anew."""
     from onepass.heads import check_kinds
     from onepass.living import add_tasks, update_task
-    from onepass.tasks import make_task
+    from onepass.tasks import Task, make_task
     from onepass.training.adding import add_options
 
     options = add_options(job["options"])
     if (folder / "tasks" / job["name"]).is_dir():
-        return str(update_task(folder, job["name"], job["keys"], options, progress=True)[1])
+        # What it was validated and tested on may have other columns, and be on another machine.
+        rows_only = {"validation": Task.model_fields["validation"].default, "test": None}
+        return str(update_task(folder, job["name"], {**rows_only, **job["keys"]}, options, progress=True)[1])
     return str(
         add_tasks(folder, [make_task(job["name"], job["keys"], checks=[check_kinds])], options, progress=True)[1]
     )
@@ -80,11 +83,24 @@ CHANGES: dict[str, Callable[[Path, dict[str, Any]], str]] = {
 }
 
 
+class Warned(logging.Handler):
+    """Keeps what was warned of, for whoever asked for the change."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
+
+
 def main() -> None:
-    logging.getLogger("onepass").addHandler(logging.NullHandler())
+    warned = Warned()
+    logging.getLogger("onepass").addHandler(warned)
     job = json.load(sys.stdin)
+    result: dict[str, Any]
     try:
-        result = {"proof": CHANGES[job["change"]](Path(job["folder"]), job)}
+        result = {"proof": CHANGES[job["change"]](Path(job["folder"]), job), "warnings": warned.messages}
     except (OnepassError, KeyError, TypeError, ValueError) as error:
         words = str(error) if isinstance(error, OnepassError) else f"{type(error).__name__}: it does not fit."
         result = {"error": words}

@@ -155,7 +155,7 @@ class Changes:
             raise Refused(500, "fault", f"The process that made the change ended with {process.returncode}.") from None
         if "error" in found:
             raise Refused(409, "refused", found["error"])
-        job.message = found["proof"]
+        job.message = "\n".join([*found["warnings"], found["proof"]])
 
     async def _follow(self, job: Job, stream: asyncio.StreamReader) -> None:
         """What the progress bar says; nothing else of it is kept."""

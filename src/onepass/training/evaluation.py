@@ -80,9 +80,13 @@ def average(results: Mapping[str, Mapping[str, Any]]) -> float:
 
 
 def evaluate(
-    model: Model, file: str | Path | TaskFile | None = None, *, split: str = "test", overrides: Sequence[str] = ()
+    model: Model | str | Path,
+    file: str | Path | TaskFile | None = None,
+    *,
+    split: str = "test",
+    overrides: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Score a model on the files of a task file, or on those its tasks were trained from.
+    """Score a model, or that of a folder, on the files of a task file, or on those its tasks were trained from.
 
     A task without a test file is scored on its validation rows; `split` of each result says which were used.
     `calibration` says how far probabilities are from what happens (`ece` in percent), as they came and calibrated;
@@ -90,6 +94,8 @@ def evaluate(
     """
     if split not in ("test", "validation"):
         raise ConfigError(unknown("split", split, ("test", "validation")))
+    if isinstance(model, (str, Path)):
+        model = Model.load(model)
     tasks = tasks_of(model, file, overrides)
     examples, used, faults = {}, {}, []
     for number, task in enumerate(model.tasks):
