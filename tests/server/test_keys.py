@@ -1,5 +1,6 @@
 """Keys, budgets, and who may listen where."""
 
+import asyncio
 import re
 import signal
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from onepass.errors import ConfigError
-from onepass.server.keys import Key, Keyring, hash_of, make_key
+from onepass.server.keys import Guesses, Key, Keyring, hash_of, make_key
 from onepass.server.replies import Refused
 from onepass.server.settings import Settings
 
@@ -57,6 +58,29 @@ def test_a_budget_is_kept_within_five_percent() -> None:
             waits.append(error.retry_s)
     assert used == pytest.approx(60_000, rel=0.05)
     assert waits and all(wait is not None and 0 <= wait < 1 for wait in waits)
+
+
+def test_answers_to_wrong_keys_wait_the_longer_the_more_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+
+    async def flood() -> int:
+        over, guesses = asyncio.Event(), Guesses()
+
+        async def sleep(seconds: float) -> None:
+            waits.append(seconds)
+            await over.wait()
+
+        monkeypatch.setattr("onepass.server.keys.asyncio.sleep", sleep)
+        held = [asyncio.ensure_future(guesses.hold()) for _ in range(200)]
+        while len(waits) < 200:
+            await asyncio.wait(held, timeout=0.01)
+        held[0].cancel()  # a client that leaves
+        over.set()
+        await asyncio.wait(held)
+        return guesses.waiting
+
+    assert asyncio.run(flood()) == 0
+    assert 0.25 < waits[0] < 1 and waits[-1] == max(waits) == 5.0
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.2", "::"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import random
 import re
 import time
 import traceback
@@ -22,6 +21,7 @@ from onepass import __version__
 from onepass.server.admin import add_admin_routes
 from onepass.server.body import Left, read_json, tasks_of, texts_of
 from onepass.server.compatible import add_compatible_routes
+from onepass.server.keys import Guesses
 from onepass.server.replies import Refused, reply
 from onepass.server.schemas import ERRORS, INFO, PREDICT, PREDICTED, TASKS, body_schema
 from onepass.server.service import Answered, Service
@@ -30,7 +30,6 @@ from onepass.server.settings import is_loopback
 log = logging.getLogger("onepass.server.access")
 Endpoint = Callable[[Request], Awaitable[Response]]
 LEFT = 499  # the status of requests whose client did not wait
-GUESSING_S = 0.25, 0.75  # that an answer to a wrong key waits: who guesses or floods gets two a second, not in waves
 PAGE = Path(__file__).parent / "page"
 FILES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 HEADERS = [
@@ -158,8 +157,9 @@ class Guard:
     def __init__(self, app: FastAPI, service: Service, direct: Mapping[str, Endpoint]):
         """`direct` are routes for POST that are asked so often that finding them through the framework would cost."""
         self.app, self.service, self.direct = app, service, direct
+        self.guesses = Guesses()
         app.add_exception_handler(HTTPException, _plain)
-        app.add_exception_handler(Refused, _refused)
+        app.add_exception_handler(Refused, self._refused)
         app.add_exception_handler(Left, _left)
         app.add_exception_handler(Exception, _fault)
         host = service.settings.host
@@ -186,7 +186,7 @@ class Guard:
                 await reply(refused.body(), refused.status)(scope, receive, sending)
             elif direct:
                 request = Request(scope, receive)
-                await (await _direct(direct, request))(scope, receive, sending)
+                await (await self._answer(direct, request))(scope, receive, sending)
             else:
                 await self.app(scope, receive, sending)
         except asyncio.CancelledError:
@@ -203,6 +203,23 @@ class Guard:
                 method = scope["method"] if re.fullmatch("[A-Z]{3,7}", scope["method"]) else "?"
                 log.info("%s %s %d %.1f ms", method, route, status, 1000 * seconds)
 
+    async def _answer(self, endpoint: Endpoint, request: Request) -> Response:
+        """What the framework would answer."""
+        try:
+            return await endpoint(request)
+        except Refused as error:
+            return await self._refused(request, error)
+        except Left as error:
+            return await _left(request, error)
+        except Exception as error:  # noqa: BLE001  told and answered
+            return await _fault(request, error)
+
+    async def _refused(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, Refused)
+        if error.status == 401:
+            await self.guesses.hold()
+        return reply(error.body(), error.status, error.headers())
+
     def _knows_host(self, scope: Scope) -> bool:
         """Without keys, only names of this machine: another site's name could be made to lead here."""
         if self.hosts is None:
@@ -211,30 +228,11 @@ class Guard:
         return re.sub(r":\d+$", "", given) in self.hosts
 
 
-async def _direct(endpoint: Endpoint, request: Request) -> Response:
-    """What the framework would answer."""
-    try:
-        return await endpoint(request)
-    except Refused as error:
-        return await _refused(request, error)
-    except Left as error:
-        return await _left(request, error)
-    except Exception as error:  # noqa: BLE001  told and answered
-        return await _fault(request, error)
-
-
 async def _plain(request: Request, error: Exception) -> Response:
     """Starlette's own errors, 404 and 405, in our shape."""
     assert isinstance(error, HTTPException)
     refused = Refused(error.status_code, "http", str(error.detail))
     return reply(refused.body(), error.status_code, dict(error.headers or {}))
-
-
-async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refused)
-    if error.status == 401:
-        await asyncio.sleep(random.uniform(*GUESSING_S))
-    return reply(error.body(), error.status, error.headers())
 
 
 async def _left(request: Request, error: Exception) -> Response:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
+import random
 import re
 import secrets
 import time
@@ -14,6 +16,7 @@ from onepass.errors import ConfigError, listed
 from onepass.server.replies import Refused
 
 BURST_S = 1.0
+GUESS_S, LONGEST_GUESS_S, FEW_GUESSES = (0.25, 0.75), 5.0, 8
 _LINE = re.compile(r"(?P<name>[\w.-]{1,64})\s+(?P<hash>[0-9a-fA-F]{64})(?:\s+(?P<rate>\d+(?:\.\d+)?))?")
 
 
@@ -54,6 +57,24 @@ class Key:
 
 
 ANYONE = Key("anyone", b"")
+
+
+class Guesses:
+    """Answers to wrong keys are held back, the longer the more of them wait: a flood or a search slows itself down.
+
+    At odd times, so that many connections that are answered do not all ask again at once.
+    """
+
+    def __init__(self) -> None:
+        self.waiting = 0
+
+    async def hold(self) -> None:
+        self.waiting += 1
+        try:
+            seconds = random.uniform(*GUESS_S) * (1 + self.waiting / FEW_GUESSES)
+            await asyncio.sleep(min(seconds, LONGEST_GUESS_S))
+        finally:
+            self.waiting -= 1
 
 
 class Keyring:
