@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +33,16 @@ def results() -> Console:
 
 
 def write_json(value: Any) -> None:
-    """A result for a program: one line of JSON on stdout."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, default=str) + "\n")
+    """A result for a program: one line of JSON on stdout. JSON has no NaN: it becomes null."""
+    sys.stdout.write(json.dumps(_finite(value), ensure_ascii=False, default=str, allow_nan=False) + "\n")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def table(*columns: str, numbers: tuple[str, ...] = ()) -> Table:
