@@ -1,6 +1,7 @@
 """A task that learned nothing is said, and one that did is not."""
 
 import logging
+import re
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +57,23 @@ def test_a_task_no_better_than_its_commonest_answer_is_an_alarm(news: Path, capl
     (alarm,) = model.training_record["alarms"]  # the other tasks have two validation rows each
     assert alarm["task"] == "topic" and alarm["baseline"] == 80.0 and alarm["score"] <= 80.0
     assert "no better than the same answer for every text (80.0)" in caplog.text and "class_weights" in caplog.text
+
+
+def test_what_helps_several_tasks_is_said_once(news: Path, caplog: pytest.LogCaptureFixture):
+    text = "text,topic,tone\n" + "\n".join(
+        f"the match {n},{'sport' if n % 5 else 'politics'},{'calm' if n % 5 else 'angry'}" for n in range(50)
+    )
+    for name in ("topic", "topic-validation"):
+        news.with_name(f"{name}.csv").write_text(f"{text}\n")
+    tasks = "".join(
+        f"  {name}: {{train: topic.csv, validation: topic-validation.csv, text: text, label: {name}}}\n"
+        for name in ("topic", "tone")
+    )
+    news.write_text(re.sub(r"(?s)tasks:.*?(?=^\w|\Z)", f"tasks:\n{tasks}", news.read_text(), flags=re.MULTILINE))
+    with caplog.at_level(logging.WARNING):
+        model = run.train(news, overrides=STILL, progress=False)
+    assert len(model.training_record["alarms"]) == 2
+    assert caplog.text.count("no better than") == 2 and caplog.text.count("class_weights") == 1
 
 
 def test_a_task_that_learned_is_no_alarm(news: Path):

@@ -19,8 +19,11 @@ LEAST_ROWS = 10
 def find_alarms(model: Model, sets: Sequence[TaskSet], options: TrainOptions) -> list[dict[str, Any]]:
     """The tasks of a trained model that ended badly, each with what can be done."""
     alarms = [*no_better_than_one_answer(model, sets), *under_floor(model, options.select)]
-    for alarm in alarms:
-        log.warning("%s", alarm["message"])
+    problems = [alarm["message"].partition(". ") for alarm in alarms]
+    for problem, _, _ in problems:
+        log.warning("%s.", problem)
+    for advice in dict.fromkeys(advice for _, _, advice in problems):  # once for all tasks that it is for
+        log.warning("%s", advice)
     return alarms
 
 
