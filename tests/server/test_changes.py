@@ -102,6 +102,8 @@ def test_what_cannot_be_changed_is_refused_and_nothing_changes(live: Any) -> Non
     revision = live.get("/info")[1]["revision"]
     assert put(live, "/tasks/Bad%20Name", b"{}", "application/json")[0] == 422
     assert put(live, "/tasks/x", b"not an archive", "application/zip")[0] == 422
+    for wait in ("", "yes", "2"):
+        assert put(live, f"/tasks/x?wait={wait}", json.dumps({"rows": ROWS}).encode(), "application/json")[0] == 422
     assert put(live, "/tasks/x", b'{"rows": [{"text": 1, "label": 2}]}', "application/json")[0] == 422
     assert put(live, "/tasks/x", b"a,b\n1,2\n", "text/csv")[1]["error"]["message"].startswith("The csv has no column")
     assert live.request("DELETE", "/tasks/nothing")[0] == 404

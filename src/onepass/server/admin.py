@@ -40,9 +40,11 @@ def add_admin_routes(app: FastAPI, service: Service, changes: Changes) -> None:
             raise Refused(401, "unauthorised", "Send an admin key: Authorization: Bearer KEY, or X-API-Key: KEY.")
         if name is not None and not NAME.fullmatch(name):
             raise invalid("This is no task name. Possible: a-z, 0-9, '.', '_', '-', the first a letter or a digit.")
+        if request.query_params.get("wait", "0") not in ("0", "1"):
+            raise invalid("wait is neither 0 nor 1.")
 
     async def told(request: Request, job: Job, wait: bool) -> Response:
-        if request.query_params.get("wait", "1" if wait else "0") not in ("0", "false", ""):
+        if request.query_params.get("wait", "1" if wait else "0") == "1":
             await job.over.wait()
         if job.state == "failed":
             raise Refused(409, "refused", job.message, job=job.told())
