@@ -67,7 +67,7 @@ class Edit:
         written = _files(self.draft)
         kept = [name for name in _files(self.folder) if name not in written and not self._is_dropped(name)]
         for name in kept:
-            _share(self.folder / name, self.draft / name)
+            share(self.folder / name, self.draft / name)
         # What somebody laid into the folder is kept, and still is none of its listed files.
         listed = {name: self.before[name] for name in kept if name in self.before}
         self.after = dict(sorted((listed | {name: digest(self.draft / name) for name in written}).items()))
@@ -140,7 +140,7 @@ def _files(folder: Path) -> list[str]:
     return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
 
 
-def _share(source: Path, target: Path) -> None:
+def share(source: Path, target: Path) -> None:
     """One more name for a file, or a copy where the system allows no second name."""
     target.parent.mkdir(parents=True, exist_ok=True)
     real = os.path.realpath(source)  # in the hub's cache every file of a model is a link to elsewhere

@@ -12,7 +12,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from onepass.atomic import MANIFEST, edit_folder, listed_files, verify
+from onepass.atomic import MANIFEST, edit_folder, listed_files, share, verify
 from onepass.errors import ConfigError, FolderError, unknown
 from onepass.server.folder import Unstable, revision_of
 
@@ -46,7 +46,7 @@ def keep(folder: Path) -> str:
     draft = target.with_name(f".{revision}.{secrets.token_hex(4)}")  # two may keep the same version at once
     try:
         for name in [*listed_files(folder), MANIFEST]:
-            _share(folder / name, draft / name)
+            share(folder / name, draft / name)
         if revision_of(draft) != revision:
             raise Unstable(f"{folder} was replaced while it was kept.")
         try:
@@ -77,16 +77,6 @@ def restore(folder: Path, revision: str | None = None) -> str:
     with edit_folder(folder) as edit:
         edit.drop(*edit.before)
         for name in files:
-            _share(source / name, edit.draft / name)
+            share(source / name, edit.draft / name)
     os.utime(source)
     return revision_of(folder)
-
-
-def _share(source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(source, target)
-    except OSError as error:
-        if error.errno not in (errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS):
-            raise
-        shutil.copy2(source, target)
