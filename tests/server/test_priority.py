@@ -1,13 +1,15 @@
 """Work that gives way to other work."""
 
+import gc
 import os
 import subprocess
 import sys
 import threading
+import weakref
 
 import pytest
 
-from onepass.server.priority import aside, gently, let_give_way
+from onepass.server.priority import aside, gently, let_give_way, settle
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="niceness and cores belong to a process elsewhere")
 
@@ -94,3 +96,22 @@ def test_a_worker_starts_with_little() -> None:
     """Before it can give way; numpy and the tasks come gently, when another worker may be serving."""
     code = "import sys, onepass.server.start_worker; sys.exit('numpy' in sys.modules or 'onepass.tasks' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_what_is_settled_is_not_looked_through_again_but_what_is_given_up_is() -> None:
+    class Thing:
+        own: object
+
+    try:
+        thing = Thing()
+        thing.own = thing
+        settle()
+        assert gc.get_freeze_count() > 1000
+        gone = weakref.ref(thing)
+        del thing
+        gc.collect()
+        assert gone() is not None
+        settle()
+        assert gone() is None
+    finally:
+        gc.unfreeze()

@@ -1,13 +1,22 @@
 """Clients that are slow, leave, or speak no HTTP."""
 
+import asyncio
+import gc
 import json
 import re
 import socket
 import struct
 import time
+import weakref
 from typing import Any
 
 import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from onepass.server.metrics import Metrics
+from onepass.server.protocol import guarded_protocol
+from onepass.server.settings import Settings
 
 HEAD = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
@@ -48,6 +57,55 @@ def test_slow_sockets_do_not_disturb_others(server: Any) -> None:
     assert all(read_all(connection).startswith(b"HTTP/1.1 408") for connection in slow)
     for connection in slow:
         connection.close()
+
+
+async def unanswered(scope: Any, receive: Any, send: Any) -> None:
+    await receive()
+
+
+async def connections(count: int, sent: bytes) -> tuple[list[weakref.ref[Any]], list[float]]:
+    """Connections to a server without a model, now closed; and the deadlines that they were given."""
+    loop, made, deadlines = asyncio.get_running_loop(), [], []
+    config, state = uvicorn.Config(unanswered, log_config=None), ServerState()
+    config.load()
+    guarded, later = guarded_protocol(Settings(header_s=60, body_s=60), Metrics()), loop.call_later
+
+    def call_later(seconds: float, call: Any, *given: Any) -> asyncio.TimerHandle:
+        if getattr(call, "__name__", "") == "_late":
+            deadlines.append(seconds)
+        return later(seconds, call, *given)
+
+    def make() -> asyncio.Protocol:
+        made.append(weakref.ref(connection := guarded(config, state, {})))
+        return connection
+
+    loop.call_later = call_later  # type: ignore[method-assign]
+    listening = await loop.create_server(make, "127.0.0.1", 0)
+    for _ in range(count):
+        _, writer = await asyncio.open_connection(*listening.sockets[0].getsockname())
+        writer.write(sent)
+        await asyncio.sleep(0.05)
+        writer.close()
+    listening.close()
+    await asyncio.sleep(0.05)
+    return made, deadlines
+
+
+def test_connections_that_began_together_are_not_ended_together_and_none_too_late() -> None:
+    _, deadlines = asyncio.run(connections(5, b"GET /liv"))
+    assert len(set(deadlines)) == len(deadlines) >= 5
+    assert all(45 <= seconds <= 60 for seconds in deadlines)
+
+
+@pytest.mark.parametrize("ahead", [1, 4])
+def test_a_connection_that_is_lost_leaves_nothing_to_the_garbage_collector(ahead: int) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        (lost,), _ = asyncio.run(connections(1, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n" * ahead))
+        assert lost() is None
+    finally:
+        gc.enable()
 
 
 def test_a_flood_of_tiny_chunks_is_ended(server: Any) -> None:

@@ -8,6 +8,7 @@ has a client who does not read the answer.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
 from typing import Any
 
@@ -22,6 +23,8 @@ LONGEST_HEAD = 16 * 1024
 """Bytes of a request's line and headers"""
 MOST_WAITING = 16
 """Requests that a client may send ahead on one connection, before the first is answered"""
+EARLIEST = 0.75
+"""Of a deadline: connections that began together are ended one by one, since ended ones come back at once"""
 
 
 class Joined:
@@ -89,6 +92,9 @@ def guarded_protocol(settings: Settings, metrics: Metrics) -> type[HttpToolsProt
                 if not addresses[address]:
                     del addresses[address]
             super().connection_lost(exc)
+            # Requests know their connection: left to the garbage, hundreds of them would hold everybody up at once.
+            self.cycle = None  # type: ignore[assignment]
+            self.pipeline.clear()
 
         def data_received(self, data: bytes) -> None:
             if self.transport.is_closing() or self._upgraded:
@@ -150,7 +156,8 @@ def guarded_protocol(settings: Settings, metrics: Metrics) -> type[HttpToolsProt
             if self._deadline is not None:
                 self._deadline.cancel()
             self._phase = phase
-            self._deadline = self.loop.call_later(seconds, self._late) if phase else None
+            share = random.uniform(EARLIEST, 1.0)
+            self._deadline = self.loop.call_later(share * seconds, self._late) if phase else None
 
         def _late(self) -> None:
             phase, self._deadline = self._phase, None

@@ -19,6 +19,7 @@ from onepass.errors import ConfigError, listed, unknown
 from onepass.server.app import create_app
 from onepass.server.folder import describe, revision_of
 from onepass.server.keys import Keyring
+from onepass.server.priority import settle
 from onepass.server.protocol import guarded_protocol
 from onepass.server.service import Service
 from onepass.server.settings import Settings
@@ -99,6 +100,7 @@ async def _serve(
         backlog=AT_ONCE,
     )
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    settle()
     server = _Server(config)
     loop = asyncio.get_running_loop()
 

@@ -35,7 +35,7 @@ from onepass.server.faults import faulty
 from onepass.server.folder import Unstable, describe, revision_of
 from onepass.server.forms import fits, form_of
 from onepass.server.frames import frame, receive
-from onepass.server.priority import aside, gently
+from onepass.server.priority import aside, gently, settle
 
 BEAT_S = 0.2
 ABSTAINED = "(abstained)"
@@ -244,7 +244,9 @@ def main(descriptor: int, folder: Path, options: dict[str, Any], gentle: bool) -
 
 def _ready(folder: Path, options: dict[str, Any]) -> tuple[Served, dict[str, float]]:
     served = _patiently(folder, options)
-    return served, served.warm_up()
+    times = served.warm_up()
+    settle()
+    return served, times
 
 
 def _ready_gently(folder: Path, options: dict[str, Any]) -> tuple[Served, dict[str, float]]:
