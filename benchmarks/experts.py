@@ -1,6 +1,6 @@
 """The cost of a training step with experts against one without, measured in turns in one run.
 
-    python benchmarks/experts.py [--experts 4] [--rows 32] [--tokens 128] [--steps 12]
+    python benchmarks/experts.py [--experts 4] [--rows 32] [--tokens 128] [--steps 12] [--encoder FOLDER]
 
 A step is forward, backward and optimiser on rows of 8 tasks, in bf16 on a GPU and in fp32 elsewhere. The result is one
 JSON object: the medians in ms, and their ratio.
@@ -26,12 +26,12 @@ from onepass.training.options import TrainOptions
 TASKS = 8
 
 
-def stepper(rows: int, tokens: int, device: str, **options: object) -> Callable[[], None]:
+def stepper(source: str, rows: int, tokens: int, device: str, **options: object) -> Callable[[], None]:
     """A function that makes one training step of MT-TaG with these options."""
     torch.manual_seed(0)
-    encoder, tokenizer = load_encoder("embedded", max_length=max(tokens, 16))
+    encoder, tokenizer = load_encoder(source, max_length=max(tokens, 16))
     method = make_method("mttag", encoder, options)
-    model = Model(method, tokenizer, MethodChoice(name="mttag", options=options), "embedded")
+    model = Model(method, tokenizer, MethodChoice(name="mttag", options=options), source)
     for number in range(TASKS):
         model.add(Task(name=f"task-{number}", text="text", label="label", labels=["no", "yes"]))
     model.to(device).train()
@@ -64,10 +64,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, value in (("experts", 4), ("rows", 32), ("tokens", 128), ("steps", 12)):
         parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--encoder", default="embedded")
     given = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     kinds = {"dense": {"gate": "dense"}, "experts": {"experts": given.experts}}
-    steps = {name: stepper(given.rows, given.tokens, device, **options) for name, options in kinds.items()}
+    sizes = (given.encoder, given.rows, given.tokens, device)
+    steps = {name: stepper(*sizes, **options) for name, options in kinds.items()}
     found: dict[str, list[float]] = {name: [] for name in steps}
     for turn in range(given.steps + 2):
         for name, step in steps.items():

@@ -142,7 +142,9 @@ def test_a_model_in_bf16_is_asked_only(model: Path, tmp_path: Path):
 
 @pytest.mark.parametrize("device", ["cuda:99", "gpu", "meta", ""])
 def test_a_device_that_is_not_there_is_refused(model: Path, device: str) -> None:
-    with pytest.raises(onepass.ConfigError, match=f"The device is '{device}', which cannot be used. Possible: cpu"):
+    with pytest.raises(
+        onepass.ConfigError, match=f"The device is '{device}', which cannot be used. Possible: auto, cpu"
+    ):
         onepass.load(model, device)
 
 

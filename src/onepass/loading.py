@@ -31,7 +31,8 @@ def load(
 ) -> Model | Engine:
     """A model from its folder or from the hub.
 
-    The precision `bf16` is meant for a GPU (`device="cuda"`); such a model is asked only.
+    The device is `cpu`, `cuda` or `auto`: a GPU where there is one. The precision `bf16` is meant for a GPU; such a
+    model is asked only.
     With `engine` what `onepass export` built of it: the same answers on the CPU, faster and without torch, on as many
     `threads` as there are cores if nothing else is said.
     """

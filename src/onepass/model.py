@@ -336,9 +336,11 @@ class Model(nn.Module, Asking):
 
     @classmethod
     def load(cls, path: str | Path, device: str = "cpu", precision: str = "fp32") -> Model:
-        """A model from its folder or from the hub; see `use_precision`."""
+        """A model from its folder or from the hub; see `use_precision`. The device `auto` is a GPU if there is one."""
         from onepass.folder import load_model
 
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
         _check_device(device)
         model = load_model(path)
         model.use_precision(precision)
@@ -377,7 +379,7 @@ def _check_device(device: str) -> None:
     try:
         torch.empty(1, device=device).cpu()
     except (AssertionError, RuntimeError) as error:  # NotImplementedError, of a backend that is not there, is one
-        possible = "cpu, cuda" if torch.cuda.is_available() else "cpu; no GPU is visible here"
+        possible = "auto, cpu, cuda" if torch.cuda.is_available() else "auto, cpu; no GPU is visible here"
         raise ConfigError(f"The device is {device!r}, which cannot be used. Possible: {possible}.") from error
 
 

@@ -33,6 +33,12 @@ def test_an_unknown_split_is_told(run, model):
     assert result.exit_code == 2 and "Did you mean 'test'?" in result.stderr
 
 
+def test_it_computes_where_it_is_told_and_says_where_it_could(run, model):
+    assert run("evaluate", model, "--device", "cpu").exit_code == 0
+    result = run("evaluate", model, "--device", "cuda:99")
+    assert result.exit_code == 2 and "cannot be used. Possible: auto, cpu" in result.stderr
+
+
 def test_info_shows_tasks_method_and_passes(run, model):
     result = run("info", model, "--json")
     assert result.exit_code == 0, result.stderr

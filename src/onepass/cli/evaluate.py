@@ -25,6 +25,7 @@ def evaluate(
         Path | None,
         typer.Option(help="Write a leaderboard's files into this new folder (tasks of a recipe).", metavar="FOLDER"),
     ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU where there is one.")] = "auto",
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Score a model on its test rows, task by task.
@@ -35,7 +36,7 @@ def evaluate(
     from onepass.model import Model
 
     listen(quiet=json)
-    model = Model.load(folder)
+    model = Model.load(folder, device)
     if submission is not None:
         _hand_in(model, file, submission)
         return

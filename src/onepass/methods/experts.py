@@ -111,7 +111,7 @@ def slots_by_expert(chosen: Tensor, num_experts: int) -> tuple[Tensor, Tensor, i
     slots = (running[-1] + (ALIGNED - 1)) & -ALIGNED
     ends = slots.cumsum(0)
     place = (running + (ends - slots)).gather(1, chosen.unsqueeze(1)).squeeze(1) - 1
-    ends[-1] = size  # the slots behind are the last expert's, or they would hold whatever the memory held
+    ends[-1:].fill_(size)  # the slots behind are the last expert's, or they would hold whatever the memory held
     return place, ends.to(torch.int32), size, mine
 
 

@@ -95,7 +95,7 @@ def evaluate(
     if split not in ("test", "validation"):
         raise ConfigError(unknown("split", split, ("test", "validation")))
     if isinstance(model, (str, Path)):
-        model = Model.load(model)
+        model = Model.load(model, "auto")
     tasks = tasks_of(model, file, overrides)
     examples, used, faults = {}, {}, []
     for number, task in enumerate(model.tasks):
