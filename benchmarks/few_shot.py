@@ -10,7 +10,7 @@ The stages, one or several in one pool of processes:
             encoder (linear), and an encoder fine-tuned for the task (finetuned)
     add     each of the seven added to every base model, alone, with the options of onepass add (added ...); beside it
             a logistic regression on the mean state of the base model's encoder (linear_on_base), and the task in the
-            model that was trained on all (together)
+            model that was trained on all (together); and the other tasks in both models (others_base, others_together)
 
 Every score is taken on test and on validation: choose a way by `show --split validation`, and report test. Few rows are
 drawn several times, the same for every way; nothing of validation is learned from then. Several ways of adding at
@@ -54,6 +54,12 @@ def train_model(suite: str, folder: str, without: Sequence[str], seed: int, over
     kept = {name: task for name, task in file.tasks.items() if name not in without}
     onepass.train(file.model_copy(update={"tasks": kept}), folder, overwrite=True, resume=True, progress=False)
     return []
+
+
+def task_names(suite: str) -> list[str]:
+    from onepass.tasks import read_task_file
+
+    return list(read_task_file(suite, require=("train", "test")).tasks)
 
 
 # --- what needs no model of many tasks --------------------------------------------------------------------------------
@@ -220,8 +226,8 @@ def added(suite: str, base: str, name: str, seed: int, given: dict[str, Any]) ->
     return lines
 
 
-def together(suite: str, folder: str, names: Sequence[str], seed: int, given: dict[str, Any]) -> list[Line]:
-    """The scores of these tasks in a model that was trained on all."""
+def together(suite: str, folder: str, names: Sequence[str], way: str, seed: int, given: dict[str, Any]) -> list[Line]:
+    """The scores of these tasks in a model that was trained on them."""
     import onepass
     from onepass.tasks import read_task_file
     from onepass.training.evaluation import evaluate
@@ -230,7 +236,7 @@ def together(suite: str, folder: str, names: Sequence[str], seed: int, given: di
     file = file.model_copy(update={"tasks": {name: file.tasks[name] for name in names}})
     model = onepass.load(folder, device_of(given))
     found = {split: evaluate(model, file, split=split)["tasks"] for split in SPLITS}
-    about = {"seed": seed, "shots": ALL_ROWS, "draw": 0, "way": "together"}
+    about = {"seed": seed, "shots": ALL_ROWS, "draw": 0, "way": way}
     return [{**about, "task": name, **{split: found[split][name]["score"] for split in SPLITS}} for name in names]
 
 
@@ -294,13 +300,18 @@ def run(given: argparse.Namespace) -> None:
     about = {"shots": given.shots, "draws": given.draws, "device": given.device}
     ways = {**about, "ways": given.ways, "full_ways": given.full_ways}
 
+    kept = [name for name in task_names(given.suite) if name not in names]
+
     def submit_added(folder: str) -> None:
         if "add" in stages and (Path(folder) / "MANIFEST.json").is_file():
             parts = [[count for count in given.shots if (count == ALL_ROWS) == full] for full in (True, False)]
             for name, shots in product(names if folder in bases else (), filter(None, parts)):
                 pool.submit(added, given.suite, folder, name, bases.index(folder), {**ways, "shots": shots})
             if folder in others:
-                pool.submit(together, given.suite, folder, names, others.index(folder), about)
+                pool.submit(together, given.suite, folder, names, "together", others.index(folder), about)
+                pool.submit(together, given.suite, folder, kept, "others_together", others.index(folder), about)
+            elif ALL_ROWS in given.shots:
+                pool.submit(together, given.suite, folder, kept, "others_base", bases.index(folder), about)
 
     for folder in [*bases, *others]:
         seed, without = (bases.index(folder), names) if folder in bases else (others.index(folder), [])
