@@ -106,13 +106,15 @@ def slots_by_expert(chosen: Tensor, num_experts: int) -> tuple[Tensor, Tensor, i
     Nothing here waits for the device, so there are as many slots as could be needed.
     """
     size = -(-len(chosen) // ALIGNED) * ALIGNED + ALIGNED * num_experts
-    mine = chosen.unsqueeze(1) == torch.arange(num_experts, device=chosen.device)  # (T, E)
-    running = mine.cumsum(0)  # how many tokens of each expert there are up to here
-    slots = (running[-1] + (ALIGNED - 1)) & -ALIGNED
+    mine = torch.arange(num_experts, device=chosen.device).unsqueeze(1) == chosen  # (E, T)
+    # How many tokens of each expert there are up to here. A GPU adds up along the last axis with all its threads, along
+    # another with one thread a column, which would be one an expert.
+    running = mine.cumsum(1)
+    slots = (running[:, -1] + (ALIGNED - 1)) & -ALIGNED
     ends = slots.cumsum(0)
-    place = (running + (ends - slots)).gather(1, chosen.unsqueeze(1)).squeeze(1) - 1
+    place = (running + (ends - slots).unsqueeze(1)).gather(0, chosen.unsqueeze(0)).squeeze(0) - 1
     ends[-1:].fill_(size)  # the slots behind are the last expert's, or they would hold whatever the memory held
-    return place, ends.to(torch.int32), size, mine
+    return place, ends.to(torch.int32), size, mine.T
 
 
 def can_group(x: Tensor, layer: Layer) -> bool:
