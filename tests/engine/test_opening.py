@@ -4,12 +4,17 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from onepass import living
+from onepass.atomic import write_manifest
 from onepass.engine.engine import Engine
 from onepass.engine.opening import Opening
+from onepass.engine.runtime import Program
 from onepass.errors import FolderError
+from onepass.tasks import Task
 
 
 def test_the_graph_is_compiled_before_what_reads_tasks_is_imported():
@@ -34,3 +39,69 @@ def test_a_changed_file_is_said_before_what_came_of_it(folder: Path, tmp_path: P
     weights.write_bytes(weights.read_bytes()[:100])
     with pytest.raises(FolderError, match=r"encoder\.safetensors was changed"):
         Engine(Opening(damaged))
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Counts the graphs that are compiled."""
+    made: list[int] = []
+    compiled = Program.__init__
+
+    def count(self: Program, *given: Any) -> None:
+        made.append(1)
+        compiled(self, *given)
+
+    monkeypatch.setattr(Program, "__init__", count)
+    return made
+
+
+def test_an_engine_is_opened_again_for_other_tasks_without_a_new_graph(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = Path(shutil.copytree(folder, tmp_path / "changed"))
+    before = Engine(changed, 1)
+    texts = ["the late goal wins", "a vote"]
+    known = before.predict(texts)
+    living.remove_task(changed, "tone")
+    living.rename_task(changed, "spam", "junk")
+    fresh = Engine(changed, 1).predict(texts)
+    made = counted(monkeypatch)
+    after = before.reopened()
+    assert after.predict(texts) == fresh and set(fresh[0]) == set(known[0]) - {"tone", "spam"} | {"junk"}
+    assert before.predict(texts) == known  # what serves is as it was
+    assert after.reopened().predict(texts) == fresh
+    assert not made
+
+
+def test_an_engine_of_another_encoder_is_opened_whole(make_folder: Any, tmp_path: Path) -> None:
+    changed = Path(shutil.copytree(make_folder(), tmp_path / "changed"))
+    before = Engine(changed, 1)
+    shutil.rmtree(changed)
+    shutil.copytree(make_folder("roberta"), changed)
+    assert before.reopened().predict("a vote") == Engine(changed, 1).predict("a vote")
+
+
+def test_graphs_that_depend_on_the_number_of_tasks_are_made_for_each(make_folder: Any, tmp_path: Path) -> None:
+    """Many readers read keys and values, few the text's states."""
+    tasks = [Task(name=f"t{number}", text="text", label="t", labels=["a", "b"]) for number in range(5)]
+    changed = Path(shutil.copytree(make_folder(tasks=tasks, tokens=1), tmp_path / "changed"))
+    many = Engine(changed, 1)
+    living.remove_task(changed, "t4")
+    few = many.reopened()
+    assert many._core.runner.form != few._core.runner.form
+    assert few.predict("a vote") == Engine(changed, 1).predict("a vote")
+
+
+def test_a_damaged_task_is_said_and_the_engine_before_goes_on(folder: Path, tmp_path: Path) -> None:
+    changed = Path(shutil.copytree(folder, tmp_path / "changed"))
+    engine = Engine(changed, 1)
+    known = engine.predict("a vote")
+    weights = changed / "tasks" / "spam" / "weights.safetensors"
+    data = weights.read_bytes()
+    weights.unlink()  # a mapped file is replaced, never written to
+    weights.write_bytes(data[:-4] + b"\xff\xff\xff\xff")
+    with pytest.raises(FolderError, match="was changed"):
+        engine.reopened()
+    write_manifest(changed)
+    with pytest.raises(FolderError, match="not finite"):
+        engine.reopened()
+    assert engine.predict("a vote") == known

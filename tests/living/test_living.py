@@ -155,6 +155,22 @@ def test_a_task_is_copied_between_models_of_one_encoder(make_model: MakeModel, t
     assert same(wanted, helpers.answers(tmp_path / "target", ["junk"]))
 
 
+def test_a_copy_may_take_the_place_of_a_task_of_its_name(make_model: MakeModel, tmp_path: Path, helpers: Any) -> None:
+    make_model(num_tasks=3).save(tmp_path / "source")
+    other = make_model(num_tasks=3)
+    with torch.no_grad():
+        for parameter in other.heads.parameters():
+            parameter.add_(1.0)
+    other.save(tmp_path / "target")
+    names, price = list(load_model(tmp_path / "target").names), helpers.answers(tmp_path / "target", ["price"])
+    wanted = helpers.answers(tmp_path / "source", ["spam"])
+    assert not same(wanted, helpers.answers(tmp_path / "target", ["spam"]))
+    living.copy_task(tmp_path / "source", "spam", tmp_path / "target", replace=True)
+    assert same(wanted, helpers.answers(tmp_path / "target", ["spam"]))
+    assert same(price, helpers.answers(tmp_path / "target", ["price"]))
+    assert list(load_model(tmp_path / "target").names) == names
+
+
 def test_a_copy_into_another_encoder_or_method_is_refused(make_model: MakeModel, tmp_path: Path, helpers: Any) -> None:
     make_model().save(tmp_path / "source")
     make_model(num_tasks=1, encoder_seed=2).save(tmp_path / "other")

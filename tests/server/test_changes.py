@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import tempfile
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +135,36 @@ def test_a_folder_that_somebody_else_changes_is_taken_over(live: Any) -> None:
     live.until(lambda: task_names(live) == names - {"tone"})
     assert live.post("/rollback", {"revision": before})[0] == 200
     assert task_names(live) == names and live.get("/info")[1]["revision"] == before
+
+
+def spare(server: Any) -> Any:
+    """The process that waits, once there are two of which one serves."""
+    server.until(lambda: len(server.workers()) == 2 and len(server.get("/info")[1]["workers"]) == 1)
+    (serving,) = server.get("/info")[1]["workers"]
+    return next(worker for worker in server.workers() if worker.pid != serving)
+
+
+def test_a_worker_that_served_waits_and_takes_the_next_version_over_or_is_replaced(live: Any) -> None:
+    """The one that served the first version serves the third; if it ended or hangs meanwhile, another one does."""
+    from onepass.living import rename_task
+
+    def rename(old: str, new: str) -> None:
+        rename_task(live.folder, old, new)
+        live.until(lambda: new in task_names(live))
+
+    rename("tone", "mood")
+    waiting = spare(live).pid
+    rename("mood", "tone")
+    assert live.get("/info")[1]["workers"] == [waiting]
+    for number in (signal.SIGKILL, signal.SIGSTOP):
+        waiting = spare(live)
+        waiting.send_signal(number)
+        if number == signal.SIGSTOP:
+            time.sleep(3.5)  # longer than a worker may be silent
+        assert live.predict("goal")[0] == 200
+        rename("tone", "mood")
+        assert live.get("/info")[1]["workers"] != [waiting.pid]
+        rename("mood", "tone")
 
 
 ROUTES = [

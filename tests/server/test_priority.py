@@ -98,6 +98,36 @@ def test_a_worker_starts_with_little() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@on_linux
+def test_what_changes_tasks_has_only_time_that_is_left_over_if_wanted() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        let_give_way(child.pid, 18)
+        assert os.sched_getscheduler(child.pid) == os.SCHED_OTHER
+        let_give_way(child.pid, 19)
+        assert os.sched_getscheduler(child.pid) == os.SCHED_IDLE
+    finally:
+        child.kill()
+        child.wait()
+
+
+@on_linux
+def test_short_turns_change_nothing_else_of_a_process_and_are_inherited_by_its_threads() -> None:
+    """Asked of /proc, where the system tells the length of turns."""
+    code = (
+        "import os, threading; from onepass.server.priority import prompt; os.nice(3); prompt()\n"
+        "found = []\n"
+        "def look():\n"
+        "    with open(f'/proc/self/task/{threading.get_native_id()}/sched') as file:\n"
+        "        found.extend(line.split()[-1] for line in file if line.startswith('se.slice'))\n"
+        "look(); thread = threading.Thread(target=look); thread.start(); thread.join()\n"
+        "print(os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0), *found)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert found[:2] == [str(min(19, os.getpriority(os.PRIO_PROCESS, 0) + 3)), str(os.SCHED_OTHER)]
+    assert len(set(found[2:])) < 2  # nothing where the system does not tell
+
+
 def test_what_is_settled_is_not_looked_through_again_but_what_is_given_up_is() -> None:
     class Thing:
         own: object

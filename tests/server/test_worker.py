@@ -1,10 +1,11 @@
-"""What a worker says of a task's thresholds, without a server around it."""
+"""A worker without a server around it."""
 
 import json
 import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,27 +38,77 @@ def test_a_label_that_is_never_given_has_no_threshold_in_the_list_of_tasks(stric
     assert Served(strict).tasks["topic"]["thresholds"] == {"politics": None, "sport": None}
 
 
-def test_answers_leave_in_the_order_of_their_batches(served: Path) -> None:
-    """Also where a large one is still being encoded when a small one behind it is done."""
-    ours, theirs = socket.socketpair()
-    ours.settimeout(60)
-    command = [sys.executable, "-m", "onepass.server.start_worker", str(theirs.fileno()), str(served)]
-    options = json.dumps({"abstain_below": 0.0, "threads": 1, "device": "cpu"})
-    with subprocess.Popen([*command, options], pass_fds=[theirs.fileno()]) as worker:
+class Process:
+    """A worker's process, and our end of its socket."""
+
+    def __init__(self, folder: Path):
+        self.ours, theirs = socket.socketpair()
+        self.ours.settimeout(60)
+        command = [sys.executable, "-m", "onepass.server.start_worker", str(theirs.fileno()), str(folder)]
+        options = json.dumps({"abstain_below": 0.0, "threads": 1, "device": "cpu"})
+        self.process = subprocess.Popen([*command, options], pass_fds=[theirs.fileno()])
         theirs.close()
-        try:
-            ours.sendall(frame({"op": "load", "gently": False}))
-            many = [{"text": f"goal {number}", "tasks": None} for number in range(2000)]
-            while receive(ours)[0]["op"] != "ready":
-                pass
-            for round_ in range(3):
-                batches = [frame({"op": "batch", "id": 2 * round_, "items": many})]
-                batches.append(frame({"op": "batch", "id": 2 * round_ + 1, "items": many[:1]}))
-                ours.sendall(b"".join(batches))
-                found: list[int] = []
-                while len(found) < 2:
-                    head, _ = receive(ours)
-                    found += [head["id"]] if head["op"] == "done" else []
-                assert found == [2 * round_, 2 * round_ + 1]
-        finally:
-            worker.kill()
+
+    def hear(self) -> tuple[dict[str, Any], bytes]:
+        """What it says next, other than that it is alive."""
+        while (found := receive(self.ours))[0]["op"] == "beat":
+            pass
+        return found
+
+    def load(self, gently: bool = False) -> dict[str, Any]:
+        self.ours.sendall(frame({"op": "load", "gently": gently}))
+        return self.hear()[0]
+
+    def tasks(self) -> set[str]:
+        """Those that it answers."""
+        self.ours.sendall(frame({"op": "batch", "id": 0, "items": [{"text": "late goal", "tasks": None}]}))
+        return set(json.loads(self.hear()[1])["tasks"])
+
+
+@pytest.fixture
+def start_worker() -> Iterator[Callable[[Path], Process]]:
+    started: list[Process] = []
+
+    def begin(folder: Path) -> Process:
+        started.append(Process(folder))
+        return started[-1]
+
+    yield begin
+    for worker in started:
+        worker.process.kill()
+        worker.process.wait()
+        worker.ours.close()
+
+
+def test_a_worker_takes_the_next_version_from_what_it_has_and_keeps_that_if_it_is_refused(
+    served: Path, tmp_path: Path, start_worker: Callable[[Path], Process]
+) -> None:
+    folder = Path(shutil.copytree(served, tmp_path / "model"))
+    worker = start_worker(folder)
+    first = worker.load()
+    assert first["op"] == "ready" and first["reopens"]
+    every = worker.tasks()
+    living.remove_task(folder, "tone")
+    second = worker.load(gently=True)
+    assert second["op"] == "ready" and second["revision"] != first["revision"]
+    assert worker.tasks() == every - {"tone"}
+    shutil.rmtree(folder / "tasks" / "topic")
+    refused = worker.load(gently=True)
+    assert refused["op"] == "refused" and "topic" in refused["message"]
+    assert worker.tasks() == every - {"tone"}
+    shutil.rmtree(folder)
+    shutil.copytree(served, folder)
+    assert worker.load()["revision"] == first["revision"]
+    assert worker.tasks() == every
+
+
+def test_answers_leave_in_the_order_of_their_batches(served: Path, start_worker: Callable[[Path], Process]) -> None:
+    """Also where a large one is still being encoded when a small one behind it is done."""
+    worker = start_worker(served)
+    worker.load()
+    many = [{"text": f"goal {number}", "tasks": None} for number in range(2000)]
+    for round_ in range(3):
+        batches = [frame({"op": "batch", "id": 2 * round_, "items": many})]
+        batches.append(frame({"op": "batch", "id": 2 * round_ + 1, "items": many[:1]}))
+        worker.ours.sendall(b"".join(batches))
+        assert [worker.hear()[0]["id"] for _ in range(2)] == [2 * round_, 2 * round_ + 1]

@@ -35,6 +35,7 @@ class Engine(Asking):
         An Opening is a folder on which work began before.
         """
         opening = folder if isinstance(folder, Opening) else Opening(folder, threads, recipe, bounds)
+        self._opening = opening
         self.folder = path = opening.folder
         files = opening.checked_files()
         self.tasks: list[Task] = []
@@ -55,6 +56,10 @@ class Engine(Asking):
         self._core = Core(runner, zip(self.tasks, self.kinds, strict=True))
         self.precision = self._core.precision
         self._lock = Lock()
+
+    def reopened(self) -> Engine:
+        """The engine of the folder as it is now, soon there if only tasks changed; ask one of the two at a time."""
+        return Engine(Opening(self.folder, self._opening.threads, after=self._opening))
 
     @property
     def padding(self) -> int:

@@ -20,12 +20,13 @@ from onepass.engine.pooling import Pooling
 from onepass.engine.ranges import Bounds, from_weights
 from onepass.engine.reading import Reading
 from onepass.engine.runner import Runner
-from onepass.engine.weights import read_weights
+from onepass.engine.weights import Weights, read_weights
 from onepass.errors import EncoderError, FolderError, unknown
 from onepass.loading import ENGINE, GATE, RANGES
 
 log = logging.getLogger(__name__)
 FORMAT = 1
+CARD = "README.md"  # says what tasks there are
 RUNNERS: dict[str, type[Runner]] = {"readers": Reading, "pooling": Pooling}
 """What an engine can do, by the names that methods use in their recipes"""
 
@@ -39,12 +40,19 @@ class Opening:
         threads: int | None = None,
         recipe: dict[str, Any] | None = None,
         bounds: Bounds | None = None,
+        after: Opening | None = None,
     ):
-        """`recipe` and `bounds` are what to build where those of the folder, from `onepass export`, are not wanted."""
+        """`recipe` and `bounds` are what to build where those of the folder, from `onepass export`, are not wanted.
+
+        `after` is an earlier opening, whose graph is taken where only tasks differ.
+        """
         self.folder = find_folder(folder)
         read_config(self.folder)  # says so if this is no model folder at all
-        self._threads = threads
+        self.threads = threads
         self._wanted = recipe, bounds
+        self._after = after
+        self._fixed: dict[str, str] = {}
+        """The files that the graph is made of, with their sha256"""
         with_one = ThreadPoolExecutor(1, "onepass-opening")
         self._built = with_one.submit(self._build)
         with_one.shutdown(wait=False)
@@ -62,23 +70,34 @@ class Opening:
         return self._built.result()
 
     def _build(self) -> tuple[dict[str, Any], Runner]:
-        path, files = self.folder, list(listed_files(self.folder))
+        path, listed = self.folder, listed_files(self.folder)
+        files = list(listed)
+        self._fixed = {name: sha for name, sha in listed.items() if not name.startswith("tasks/") and name != CARD}
+        before, self._after = self._after, None  # no chain of all that were before
         recipe, bounds = self._wanted
         if recipe is None:
             recipe, bounds = _recipe(path, files), _bounds(path, files)
         try:
+            # Whether 8 bits may be used is for the tasks to say.
+            if before is not None and before._fixed == self._fixed and RANGES not in files:
+                recipe, runner = before.built()
+                return recipe, runner.with_tasks(self._own(files))
             encoder = EncoderGraph(
                 EncoderConfig.from_dict(read_config(path)["encoder"]["config"]),
                 read_weights(path / "encoder.safetensors"),
                 bounds or {},
             )
             shared = read_weights(path / "method.safetensors") if "method.safetensors" in files else {}
-            own = [read_weights(path / "tasks" / name / "weights.safetensors") for name in task_order(path, files)]
-            return recipe, _runner_of(recipe)(encoder, recipe["method"], shared, own, self._threads)
+            return recipe, _runner_of(recipe)(encoder, recipe["method"], shared, self._own(files), self.threads)
         except KeyError as error:
             raise FolderError(f"{path} is no model this version can read: it does not say {error}.") from error
         except (EncoderError, TypeError, ValueError) as error:
             raise FolderError(f"{path} is no model this version can read: {error}") from error
+
+    def _own(self, files: list[str]) -> list[Weights]:
+        """The tasks' weights, in order."""
+        tasks = self.folder / "tasks"
+        return [read_weights(tasks / name / "weights.safetensors") for name in task_order(self.folder, files)]
 
 
 def _recipe(folder: Path, files: Sequence[str]) -> dict[str, Any]:

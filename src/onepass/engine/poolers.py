@@ -7,6 +7,7 @@ once for each batch of them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 
 import numpy as np
 
@@ -80,8 +81,12 @@ class LowRankPoolers(Poolers):
         }
 
 
-def poolers_of(tasks: Sequence[Weights], width: int, threads: int | None) -> NoPoolers:
-    """The poolers that the tasks' weights are of."""
+def poolers_of(tasks: Sequence[Weights], width: int, threads: int | None, before: NoPoolers | None = None) -> NoPoolers:
+    """The poolers that the tasks' weights are of; they share their graph with those `before`."""
     found = tasks[0]
     form = Poolers if "method.pooler.weight" in found else LowRankPoolers if "method.pooler.up" in found else NoPoolers
-    return form(tasks, width, threads)
+    if type(before) is not form:
+        return form(tasks, width, threads)
+    other = copy(before)
+    other.tasks = tasks
+    return other

@@ -43,6 +43,10 @@ class Reading(Runner):
         rows = len(self.tasks) * self.num_tokens * config.heads
         return 2 * rows <= config.width and not turned and f"layers.{last}.qkv" not in self.encoder.ranges
 
+    @property
+    def form(self) -> tuple[int, bool]:
+        return self.num_tokens, self.few
+
     def build(self, ids: Node, types: Node, mask: Node, tokens: bool) -> tuple[list[Node], Node, Node | None]:
         encoder, config = self.encoder, self.encoder.config
         x, positions = self.text(ids, types, mask, self.entry)

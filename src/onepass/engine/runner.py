@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from functools import lru_cache
 from typing import Any
 
@@ -41,7 +42,23 @@ class Runner:
         self.threads = threads
         self.chosen = lru_cache(KEPT)(self.choose)
         self.poolers = poolers_of(tasks, encoder.config.width, threads)
-        self._programs: dict[bool, Program] = {False: self._compiled(False)}
+        self._programs: dict[tuple[Any, bool], Program] = {}
+        """By the form of the tasks, and whether states of tokens are wanted"""
+        self._program(tokens=False)
+
+    @property
+    def form(self) -> Any:
+        """What of the tasks the graph depends on besides their inputs."""
+        return None
+
+    def with_tasks(self, tasks: Sequence[Weights]) -> Runner:
+        """The same for other tasks; both share the graphs that are compiled, and are asked in turn."""
+        other = copy(self)
+        other.tasks = tasks
+        other.chosen = lru_cache(KEPT)(other.choose)
+        other.poolers = poolers_of(tasks, self.encoder.config.width, self.threads, self.poolers)
+        other._program(tokens=False)
+        return other
 
     def build(self, ids: Node, types: Node, mask: Node, tokens: bool) -> tuple[list[Node], Node, Node | None]:
         """The graph from word pieces to vectors (K, G, H), and with `tokens` to the text's last states (G, M, H).
@@ -56,9 +73,7 @@ class Runner:
 
     def run(self, text: Text, asked: tuple[int, ...], tokens: bool = False) -> tuple[np.ndarray, np.ndarray | None]:
         """Vectors (K, G, H) and, with `tokens`, the text's last states (G, M, H)."""
-        if tokens not in self._programs:
-            self._programs[tokens] = self._compiled(tokens)
-        found = self._programs[tokens](text | self.chosen(asked))
+        found = self._program(tokens)(text | self.chosen(asked))
         return found[0], found[1] if tokens else None
 
     def _graph(self, tokens: bool) -> tuple[list[Node], list[Node]]:
@@ -68,8 +83,12 @@ class Runner:
         inputs, vectors, states = self.build(ids, types, mask, tokens)
         return [ids, types, mask, *inputs], [vectors] if states is None else [vectors, states]
 
-    def _compiled(self, tokens: bool) -> Program:
-        return Program(*self._graph(tokens), self.threads)
+    def _program(self, tokens: bool) -> Program:
+        """The compiled graph."""
+        key = self.form, tokens
+        if key not in self._programs:
+            self._programs[key] = Program(*self._graph(tokens), self.threads)
+        return self._programs[key]
 
     def watch(self, tokens: bool) -> Callable[[Text, tuple[int, ...]], dict[str, Range]]:
         """A function that takes what `run` takes and finds the range of what goes into each linear layer."""

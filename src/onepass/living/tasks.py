@@ -109,15 +109,20 @@ def rename_task(folder: Path, old: str, new: str) -> tuple[Model, Proof]:
         return model, change.prove({new: old})
 
 
-def copy_task(source: Path, name: str, target: Path, new: str | None = None) -> tuple[Model, Proof]:
-    """Copy a task into another model with the same encoder and method."""
+def copy_task(
+    source: Path, name: str, target: Path, new: str | None = None, replace: bool = False
+) -> tuple[Model, Proof]:
+    """Copy a task into another model with the same encoder and method; with `replace` in place of one of its name."""
     files = model_files(source)
     if f"tasks/{name}/task.json" not in files:
         names = [file.split("/")[1] for file in files if file.endswith("/task.json")]
         raise ConfigError(f"{source}: {unknown('task', name, names)}")
     with changing(target) as change:
-        model = change.model
-        check_new_names(model, [new or name])
+        model, old = change.model, None
+        if replace and (new or name) in model.names:
+            (old,) = model.numbers([new or name])
+        else:
+            check_new_names(model, [new or name])
         check_alike(source, target)
         if model.method.depends_on_tasks:
             raise ConfigError(f"A task cannot be copied: {_dependent(model)}")
@@ -126,7 +131,11 @@ def copy_task(source: Path, name: str, target: Path, new: str | None = None) -> 
         except (AttributeError, ConfigError, KeyError, RuntimeError, TypeError, ValueError) as error:
             raise FolderError(f"{source / 'tasks' / name} is no task that {target} can take: {error}") from error
         model.tasks[-1] = _renamed(model.tasks[-1], new or name)
-        change.write(len(model.tasks) - 1)
+        if old is None:
+            change.write(len(model.tasks) - 1)
+        else:
+            model.replace_by_last(old)
+            change.write(old, order=change.orders[new or name])
         return model, change.prove()
 
 

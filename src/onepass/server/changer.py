@@ -42,7 +42,7 @@ def learn(folder: Path, job: dict[str, Any]) -> str:
 
 def install(folder: Path, job: dict[str, Any]) -> str:
     """Take over a task from an unpacked archive; one of its name is replaced."""
-    from onepass.living import copy_task, remove_task
+    from onepass.living import copy_task
 
     archived, name = Path(job["archived"]), job["name"]
     check_belongs(archived, folder)
@@ -60,9 +60,7 @@ def install(folder: Path, job: dict[str, Any]) -> str:
         write_json(source / "tasks" / name / "task.json", {**known, "name": name})
         os.link(archived / FILES[1], source / "tasks" / name / FILES[1])
         write_manifest(source)
-        if there.is_file():
-            remove_task(folder, name)
-        return str(copy_task(source, name, folder)[1])
+        return str(copy_task(source, name, folder, replace=True)[1])
 
 
 def remove(folder: Path, job: dict[str, Any]) -> str:

@@ -128,6 +128,7 @@ class Changes:
 
     async def _change(self, job: Job, facts: dict[str, Any]) -> None:
         """Let a process of its own change the folder."""
+        nice = self.pool.settings.change_nice  # if so, on half of the cores
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -135,10 +136,10 @@ class Changes:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env=self.pool.environment(),
+            env=self.pool.environment() | {"OMP_NUM_THREADS": str(max(1, self.pool.threads // (2 if nice else 1)))},
             process_group=0,
         )
-        let_give_way(process.pid, self.pool.settings.change_nice)
+        let_give_way(process.pid, nice)
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         try:
             spec = {"change": job.change, "name": job.name, "folder": str(self.folder.resolve()), **facts}

@@ -51,6 +51,8 @@ class Worker:
         self.facts: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self.wanted = False
         """Whether it was told to load the model; a spare one waits for that"""
+        self.holds = False
+        """Whether it has a model from which the next version is soon made"""
         self.writer: asyncio.StreamWriter | None = None
         self.gone = False
         self.why = "it ended"
@@ -101,6 +103,17 @@ class Worker:
         if self.writer is not None:
             self.writer.write(frame({"op": "load", "gently": self.pool.serving}))
 
+    @property
+    def can_rest(self) -> bool:
+        return self.holds and self.facts.done() and not self.gone and not self.batches
+
+    def rest(self) -> None:
+        """Keep what it holds, and wait to be told to load the next version."""
+        if self.generation is not None:
+            self.generation.workers.remove(self)
+        self.generation, self.wanted = None, False
+        self.facts = asyncio.get_running_loop().create_future()
+
     def _hear(self, head: dict[str, Any], body: bytes) -> None:
         self.beaten = now = time.monotonic()
         if head["op"] == "done":
@@ -111,7 +124,7 @@ class Worker:
             seconds, self.running_since, self.forward = now - self.running_since, now, now
             self.pool.batcher.done(self, batch, seconds, head, body)
         elif head["op"] == "ready":
-            self.forward = now
+            self.forward, self.holds = now, head["reopens"]
             self.facts.set_result(head)
         elif head["op"] == "refused":
             self.facts.set_exception(FolderError(head["message"]))

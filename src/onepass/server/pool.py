@@ -1,7 +1,8 @@
 """The worker processes: started, watched, replaced.
 
 A worker that ends, falls silent or runs over its time is replaced. A new version of the model is a new set of workers:
-they load and try it while the old ones serve, then take over; requests begun on the old version end on it.
+they load and try it while the old ones serve, then take over; requests begun on the old version end on it. Then one of
+the old workers waits as the spare one: it reads only what the next version has of its own.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Pool:
         self.current: Generation | None = None
         self.starting: set[Worker] = set()
         self.spare: Worker | None = None
-        """A process that has imported what takes long, and waits to be told to load"""
+        """A process that has imported what takes long, or served before, and waits to be told to load"""
         self.restarts = 0
         self.failures = 0
         """Workers in a row that ended before they were ready"""
@@ -106,6 +107,14 @@ class Pool:
 
     def start_worker(self) -> Worker:
         worker, self.spare = self.spare, None
+        now = time.monotonic()
+        if (
+            worker is not None
+            and worker.holds
+            and now - worker.beaten > self.settings.silent_s
+            and now >= self._judge_after
+        ):
+            worker.kill("it said nothing while it waited")
         if worker is None or worker.gone:
             worker = Worker(self)
             self.spawn(worker.run())
@@ -119,19 +128,41 @@ class Pool:
             if self.current is not None and self.current.revision == revision_of(self.folder):
                 self.refused = None
                 return self.current
-            workers = [self.start_worker() for _ in range(self.settings.workers)]
             try:
-                facts = await asyncio.gather(*(worker.facts for worker in workers))
-                if len({found["revision"] for found in facts}) > 1:
-                    raise Refused(409, "refused", "The model folder was replaced while it was read. Try again.")
-                generation = Generation(facts[0], self._tokenizer(facts[0]))
+                held = self.spare is not None and self.spare.holds
+                try:
+                    generation, workers = await self._load()
+                except Refused:  # not by its model: a worker ended, which may be due to what it held
+                    if not held:
+                        raise
+                    generation, workers = await self._load()
             except (OnepassError, Refused) as error:
                 self.refused = str(error)
-                for worker in workers:
-                    worker.kill("its model was refused")
                 raise
             self.adopt(generation, workers)
             return generation
+
+    async def _load(self) -> tuple[Generation, list[Worker]]:
+        """The folder as it is now, and the workers that hold it."""
+        workers = [self.start_worker() for _ in range(self.settings.workers)]
+        try:
+            facts = await asyncio.gather(*(worker.facts for worker in workers))
+            if len({found["revision"] for found in facts}) > 1:
+                raise Refused(409, "refused", "The model folder was replaced while it was read. Try again.")
+            return Generation(facts[0], self._tokenizer(facts[0])), workers
+        except (OnepassError, Refused):
+            for worker in workers:
+                self._release(worker, "its model was refused")
+            raise
+
+    def _release(self, worker: Worker, why: str) -> None:
+        """Let a worker wait for the next version with what it holds, or end it."""
+        self.starting.discard(worker)
+        if self.settings.spare and self.spare is None and worker.can_rest:
+            worker.rest()
+            self.spare = worker
+        else:
+            worker.kill(why)
 
     def adopt(self, generation: Generation, workers: list[Worker]) -> None:
         """Let a version serve; the one before ends when its requests are answered."""
@@ -167,6 +198,7 @@ class Pool:
         try:
             facts = await worker.facts
         except (OnepassError, Refused) as error:
+            self._release(worker, "its model was refused")
             self._failed(error)
             return
         if self.current is not None and facts["revision"] == self.current.revision:
@@ -244,7 +276,7 @@ class Pool:
             elif worker.ready and not worker.batches and now - worker.forward > PROBE_S:
                 self.batcher.probe(worker)
         for generation in generations:
-            idle = not any(batch.items for worker in generation.workers for batch in worker.batches)
+            idle = not any(worker.batches for worker in generation.workers)
             done = idle and not self.batcher.pinned(generation)
             if generation.retiring and (done or not generation.workers):
                 self._retire(generation)
@@ -254,7 +286,7 @@ class Pool:
         if have < self.settings.workers:
             self._not_before = now + BACK_OFF_S[1]
             self.spawn(self._refill())
-        elif self.settings.spare and self.spare is None and not self.starting:
+        elif self.settings.spare and self.spare is None and not self.starting and not self._one_will_rest():
             self._not_before = now + BACK_OFF_S[1]
             self.spare = Worker(self)
             self.spawn(self.spare.run())
@@ -262,9 +294,14 @@ class Pool:
     def _retire(self, generation: Generation) -> None:
         if generation in self.batcher.generations:
             self.batcher.generations.remove(generation)
-        for worker in generation.workers:
-            worker.kill(RETIRED)
+        for worker in list(generation.workers):
+            self._release(worker, RETIRED)
         self.batcher.forget(generation)
+
+    def _one_will_rest(self) -> bool:
+        """Whether a worker is about to be free to be the spare one."""
+        retiring = [generation for generation in self.batcher.generations if generation.retiring]
+        return any(worker.holds for generation in retiring for worker in generation.workers)
 
     def _look_at_folder(self) -> None:
         """Take over what somebody put into the folder; one that was refused is tried again, ever more rarely."""

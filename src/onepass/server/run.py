@@ -19,7 +19,7 @@ from onepass.errors import ConfigError, listed, unknown
 from onepass.server.app import create_app
 from onepass.server.folder import describe, revision_of
 from onepass.server.keys import Keyring
-from onepass.server.priority import settle
+from onepass.server.priority import prompt, settle
 from onepass.server.protocol import guarded_protocol
 from onepass.server.service import Service
 from onepass.server.settings import Settings
@@ -27,7 +27,7 @@ from onepass.server.settings import Settings
 log = logging.getLogger("onepass.server")
 
 
-WAITING, AT_ONCE = 2048, 32
+WAITING, AT_ONCE = 2048, 8
 """Connections that may wait to be accepted, and those accepted before others have their turn again"""
 
 
@@ -53,6 +53,7 @@ def serve(folder: Path, settings: Settings, say: Callable[[str], None]) -> None:
     revision_of(folder)
     _check_moderation(settings.moderation, describe(folder)["tasks"])
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    prompt()
     with _listen(settings) as listener:
         asyncio.run(_serve(folder, settings, keys, admin_keys, listener, say))
 

@@ -47,7 +47,9 @@ class Settings:
     silent_s: float = _flag(3.0, "A worker that says nothing for so long is replaced.", 0.2)
     start_s: float = _flag(120.0, "Seconds a worker has to load the model.", 1)
     drain_s: float = _flag(25.0, "Seconds that requests under way have after SIGTERM.", 0)
-    change_nice: int = _flag(19, "How far changes of tasks step back for those who ask: 0, not at all, to 19.", 0)
+    change_nice: int = _flag(
+        19, "How far changes of tasks step back for those who ask: 0, not at all, to 19, only time left over.", 0
+    )
     watch: bool = _flag(True, "Take over a new version of the model folder when one appears.")
     abstain_below: float = _flag(0.0, "Mark answers less probable than this as abstentions.", 0)
     moderation: str = _flag("", "What /v1/moderations flags: TASK=LABEL,TASK=LABEL; by default tasks of two labels.")

@@ -12,11 +12,12 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from onepass.server.priority import COMPUTING, gently, give_way
+from onepass.server.priority import COMPUTING, gently, give_way, prompt
 
 
 def start(descriptor: str, folder: str, options: str, *words: str) -> None:
     give_way(COMPUTING)
+    prompt()
     load_worker = partial(importlib.import_module, "onepass.server.worker")
     worker = gently(load_worker) if "gently" in words else load_worker()
     worker.main(int(descriptor), Path(folder), json.loads(options), "gently" in words)

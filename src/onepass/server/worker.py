@@ -1,7 +1,7 @@
 """The process that holds the model: reads batches from its socket, answers them, and says that it is alive.
 
 It knows nothing of HTTP. Answers are encoded and sent by a second thread while the next batch runs, if there is one.
-The messages are
+Told to load once more, it reads the folder as it is now; if that is refused it keeps what it has. The messages are
 
     to the worker      load {gently}; batch {id, items: [{text, tasks}]}
     from the worker    beat; ready {what it holds}; refused {message};
@@ -40,21 +40,31 @@ from onepass.server.priority import aside, gently, settle
 BEAT_S = 0.2
 ABSTAINED = "(abstained)"
 SHORT, TOGETHER = (6, 10, 14, 18), 6  # words of a text, and texts of a batch, that a worker is made ready for
-PAUSE = 2  # between two of them, in times of the one before
+PAUSE = 5  # between two of them, in times of the one before
 
 
 class Served:
     """A loaded model and what answers say beside its predictions."""
 
-    def __init__(self, folder: Path, abstain_below: float = 0.0, threads: int = 1, device: str = "cpu"):
-        before = revision_of(folder)
+    def __init__(
+        self,
+        folder: Path,
+        abstain_below: float = 0.0,
+        threads: int = 1,
+        device: str = "cpu",
+        before: Served | None = None,
+    ):
+        """`before` is an earlier version, of which is taken over what is the same."""
+        self.revision = revision_of(folder)
         self.described = describe(folder)
-        self.loaded = load_model(folder, threads, device)
+        self.loaded = load_model(folder, threads, device, before.loaded if before else None)
         self.model = faulty(self.loaded)
-        if revision_of(folder) != before:
+        if revision_of(folder) != self.revision:
             raise Unstable(f"{folder} was replaced while it was read.")
-        self.revision = before
         self.abstain_below = abstain_below
+        self.times: dict[str, float] = before.times if before else {}
+        self.prepared: frozenset[int] = before.prepared if before else frozenset()
+        """Numbers of tasks for which batches were run: the runtime takes longer for each new shape"""
         self.tasks = {task["name"]: task for task in self.described["tasks"]}
         self.labels = {name: frozenset(task["labels"]) for name, task in self.tasks.items()}
 
@@ -110,6 +120,11 @@ class Served:
         return {"tasks": tasks, "truncated": labelled.truncated}
 
     @property
+    def reopens(self) -> bool:
+        """Whether the next version can be had from this one, sooner than from the disk; only engines can."""
+        return hasattr(self.loaded, "reopened")
+
+    @property
     def padding(self) -> int:
         """Tokens of padding that were run so far; only engines know."""
         return int(getattr(self.loaded, "padding", 0))
@@ -135,8 +150,8 @@ class Served:
             return text if 1 in texts else [text, text]
         return dict.fromkeys(next(iter(self.tasks.values()))["reads"], text)
 
-    def warm_up(self) -> dict[str, float]:
-        """Run real passes, which also tells how long they take."""
+    def warm_up(self) -> None:
+        """Run real passes, which also tells how long they take; if that is known from the version before, only one."""
         text = self.probe(24)
         name = next(name for name, task in self.tasks.items() if fits(form_of(text), task))
         every, one = {"text": text, "tasks": None}, {"text": text, "tasks": [name]}
@@ -145,27 +160,32 @@ class Served:
         first = self.answer([every])[0]
         for task, answer in first["tasks"].items() if isinstance(first, dict) else ():
             self.tasks[task]["several"] = isinstance(answer["label"], list)
+        if self.times:
+            return
         times: dict[str, list[float]] = {"pass_ms": [], "one_task_ms": [], "eight_ms": []}
         for _ in range(5):
             for key, items in (("pass_ms", [every]), ("one_task_ms", [one]), ("eight_ms", eight)):
                 times[key].append(self._timed(items))
         found = {key: min(values) for key, values in times.items()}  # other programs only ever add to a time
         tokens = 8 * min(26 * max(1, form_of(text)[0]), self.described["max_length"])
-        return {
+        self.times = {
             "pass_ms": found["pass_ms"],
             "one_task_ms": found["one_task_ms"],
             "tokens_per_s": 1000 * tokens / found["eight_ms"],
         }
 
     def prepare(self) -> None:
-        """Run small batches of short texts: the runtime takes longer for each new shape, and nobody waits yet.
+        """Run small batches of short texts, whose shapes are new to the runtime: nobody waits yet.
 
         With pauses: the runtime's threads are as important as those of the worker that answers meanwhile.
         """
+        if len(self.tasks) in self.prepared:
+            return
         for words in SHORT:
             for count in range(1, TOGETHER + 1):
                 ms = self._timed([{"text": self.probe(words, number), "tasks": None} for number in range(count)])
                 time.sleep(PAUSE * ms / 1000)
+        self.prepared |= {len(self.tasks)}
 
     def _timed(self, items: list[dict[str, Any]]) -> float:
         start = time.perf_counter()
@@ -197,21 +217,22 @@ def main(descriptor: int, folder: Path, options: dict[str, Any], gentle: bool) -
     threading.Thread(target=beat, daemon=True).start()
     with contextlib.suppress(OnepassError):
         gently(partial(_import, folder)) if gentle else _import(folder)
-    try:
-        order, _ = receive(connection)  # to load
-    except EOFError:
-        return
-    try:
-        start_threads(folder, options["threads"])
-        served, times = _ready_gently(folder, options) if order["gently"] else _ready(folder, options)
-    except (OnepassError, Unstable) as error:
-        send(frame({"op": "refused", "message": str(error)}))
-        return
-    facts = {"revision": served.revision, "times": times, "probe": served.probe(), **served.described}
-    send(frame({"op": "ready", **facts}))
     answers: queue.Queue[Any] = queue.Queue()
 
-    def finish(number: int, results: Sequence[dict[str, Any] | str], ran: dict[str, Any]) -> None:
+    def load_again(gentle: bool, before: Served | None) -> Served | None:
+        """The folder as it is now; what was there before if it is refused."""
+        try:
+            if before is None:
+                start_threads(folder, options["threads"])
+            served = (_ready_gently if gentle else _ready)(folder, options | {"before": before})
+        except (OnepassError, Unstable) as error:
+            send(frame({"op": "refused", "message": str(error)}))
+            return before
+        facts = {"revision": served.revision, "times": served.times, "probe": served.probe(), "reopens": served.reopens}
+        send(frame({"op": "ready", **facts, **served.described}))
+        return served
+
+    def finish(served: Served, number: int, results: Sequence[dict[str, Any] | str], ran: dict[str, Any]) -> None:
         parts, errors = [], {}
         for place, result in enumerate(results):
             try:
@@ -230,31 +251,39 @@ def main(descriptor: int, folder: Path, options: dict[str, Any], gentle: bool) -
             answers.task_done()
 
     threading.Thread(target=finish_beside, daemon=True).start()
+    served: Served | None = None
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
             head, _ = receive(connection)
+            if head["op"] == "load":
+                served = load_again(head["gently"], served)
+                if served is None:
+                    return
+                continue
+            assert served is not None
             start, padding = time.perf_counter(), served.padding
             results = served.answer(head["items"])
             ran = {"run_ms": 1000 * (time.perf_counter() - start), "padding": served.padding - padding}
             if answers.unfinished_tasks or select.select([connection], [], [], 0)[0]:
-                answers.put((head["id"], results, ran))  # behind those before it: answers leave in the order of batches
+                # Behind those before it: answers leave in the order of batches.
+                answers.put((served, head["id"], results, ran))
             else:  # nothing to run meanwhile, and waking a thread takes longer than it does
-                finish(head["id"], results, ran)
+                finish(served, head["id"], results, ran)
 
 
-def _ready(folder: Path, options: dict[str, Any]) -> tuple[Served, dict[str, float]]:
+def _ready(folder: Path, options: dict[str, Any]) -> Served:
     served = _patiently(folder, options)
-    times = served.warm_up()
+    served.warm_up()
     settle()
-    return served, times
+    return served
 
 
-def _ready_gently(folder: Path, options: dict[str, Any]) -> tuple[Served, dict[str, float]]:
+def _ready_gently(folder: Path, options: dict[str, Any]) -> Served:
     """The same while another worker answers; this one is to answer its first batches as fast as all others."""
     with aside():
-        served, times = gently(partial(_ready, folder, options))
+        served: Served = gently(partial(_ready, folder, options))
         gently(served.prepare)
-    return served, times
+    return served
 
 
 def _patiently(folder: Path, options: dict[str, Any]) -> Served:
@@ -281,10 +310,10 @@ def start_threads(folder: Path, threads: int) -> None:
         start_threads(threads)
 
 
-def load_model(folder: Path, threads: int, device: str = "cpu") -> Any:
+def load_model(folder: Path, threads: int, device: str = "cpu", before: Any = None) -> Any:
     """The exported engine of a model where there is one and it runs on the CPU, else the model."""
     if device == "cpu" and (folder / ENGINE).is_file():
-        return load(folder, engine=True, threads=threads)
+        return before.reopened() if before is not None else load(folder, engine=True, threads=threads)
     try:
         return load(folder, device)
     except RuntimeError as error:  # torch: no such device
