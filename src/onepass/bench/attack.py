@@ -147,14 +147,15 @@ def _say(value: dict[str, Any]) -> None:
 def main() -> None:
     os.nice(NICENESS)
     spec = json.loads(sys.stdin.buffer.readline())
-    kind, cpu = {"slow": slow, "flood": flood}[spec.pop("kind")], time.process_time()
+    attacks: dict[str, Callable[..., dict[str, Any]]] = {"slow": slow, "flood": flood}
+    begin, cpu = attacks[spec.pop("kind")], time.process_time()
 
     def going_on(seconds: float) -> bool:
         """Wait; whether nobody has closed stdin."""
         return not select.select([sys.stdin], [], [], seconds)[0]
 
     start = time.monotonic()
-    found = kind(**spec, going_on=going_on)
+    found = begin(**spec, going_on=going_on)
     _say(found | {"cores": round((time.process_time() - cpu) / (time.monotonic() - start), 3)})
 
 

@@ -57,7 +57,7 @@ class Served:
         """`before` is an earlier version, of which is taken over what is the same."""
         self.revision = revision_of(folder)
         self.described = describe(folder)
-        self.loaded = load_model(folder, threads, device, before.loaded if before else None)
+        self.loaded: Any = load_model(folder, threads, device, before.loaded if before else None)
         self.model = faulty(self.loaded)
         if revision_of(folder) != self.revision:
             raise Unstable(f"{folder} was replaced while it was read.")
