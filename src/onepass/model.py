@@ -339,9 +339,7 @@ class Model(nn.Module, Asking):
         """A model from its folder or from the hub; see `use_precision`. The device `auto` is a GPU if there is one."""
         from onepass.folder import load_model
 
-        if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-        _check_device(device)
+        device = usable_device(device)
         model = load_model(path)
         model.use_precision(precision)
         return model.to(device)
@@ -375,12 +373,16 @@ def _joined(parts: Sequence[Any], order: np.ndarray) -> Any:
     return np.concatenate(parts)[order]
 
 
-def _check_device(device: str) -> None:
+def usable_device(device: str) -> str:
+    """The device of this name, which is there; `auto` is a GPU if there is one."""
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
     try:
         torch.empty(1, device=device).cpu()
     except (AssertionError, RuntimeError) as error:  # NotImplementedError, of a backend that is not there, is one
         possible = "auto, cpu, cuda" if torch.cuda.is_available() else "auto, cpu; no GPU is visible here"
         raise ConfigError(f"The device is {device!r}, which cannot be used. Possible: {possible}.") from error
+    return device
 
 
 def _on(places: np.ndarray, like: Tensor) -> Tensor:

@@ -210,12 +210,31 @@ def test_numbers_and_several_labels_have_a_most_similar_task_too(make_model: Mak
         ({"batch_size": 0}, "a number from 1"),
         ({"epochs": 1.5}, "whole number"),
         ({"like": 3}, "the name of a task"),
+        ({"device": "gpu"}, "auto, cpu, cuda"),
         ({"epoch": 3, "start": 1}, "2 faults"),
     ],
 )
 def test_options_are_checked(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         add_options(values)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_device_that_is_not_there_is_refused_and_the_model_is_as_it_was(make_model: MakeModel, item: TaskSet) -> None:
+    model = make_model()
+    with pytest.raises(ConfigError, match="The device is 'cuda', which cannot be used"):
+        train_task(model, item, AddOptions(device="cuda"), progress=False)
+    assert len(model.tasks) == 3 and model.device.type == "cpu"
+
+
+@pytest.mark.gpu
+def test_a_task_trained_on_a_gpu_leaves_the_model_where_and_as_it_was(make_model: MakeModel, item: TaskSet) -> None:
+    model = make_model()
+    before = [parameter.clone() for parameter in model.parameters()]
+    train_task(model, item, AddOptions(device="cuda", epochs=1), progress=False)
+    assert len(model.tasks) == 4 and {parameter.device.type for parameter in model.parameters()} == {"cpu"}
+    model.discard(3)
+    assert all(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
 
 
 def test_a_task_given_in_python_is_checked_like_one_in_a_file(make_model: MakeModel, tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-import torch
 
 from onepass.data.examples import Examples
 from onepass.data.reading import read_examples
@@ -22,6 +21,7 @@ from onepass.methods import Stage
 from onepass.model import Model
 from onepass.tasks import Task
 from onepass.training.adding import AddOptions, train_task
+from onepass.training.device import device_of
 from onepass.training.evaluation import score_tasks
 from onepass.training.loop import Trainer
 from onepass.training.options import TrainOptions
@@ -89,11 +89,6 @@ def learn_new_task(
         for split, rows in (("validation", item.validation), ("test", test))
         if len(rows)
     }
-
-
-def device_of(options: TrainOptions) -> str:
-    """Where a training with these options runs."""
-    return "cuda" if options.device != "cpu" and torch.cuda.is_available() else "cpu"
 
 
 def share_of(examples: Examples, share: float, seed: int) -> Examples:

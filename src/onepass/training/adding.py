@@ -22,7 +22,7 @@ from onepass.data.stream import RowStream, sorted_batches, token_batches
 from onepass.errors import ConfigError, TrainingError, listed, unknown
 from onepass.heads import check_kinds
 from onepass.methods import Method, mismatch
-from onepass.model import Model
+from onepass.model import Model, usable_device
 from onepass.tasks import make_task
 from onepass.training.average import RunningMean
 from onepass.training.best import Best
@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 Start = Literal["mean", "similar", "fresh"]
 Precision = Literal["auto", "fp32", "bf16"]
 Head = Literal["auto", "drawn", "fitted"]
+Device = Literal["auto", "cpu", "cuda"]
 FITTED_ROWS = 1024  # rows to which a head is fitted
 BATCH_TOKENS = 8192
 EPOCHS, LEAST_STEPS = 8, 100
@@ -73,6 +74,8 @@ class AddOptions:
     """Of fewer rows none is held back for validation; the last weights are kept"""
     precision: Precision = "auto"
     """Of the encoder while it reads the training texts; auto: bf16 where that is faster. Validation is always fp32"""
+    device: Device = "auto"
+    """Where to train: cpu, cuda, or auto, a GPU if there is one. The model is where it was afterwards"""
     seed: int = 0
     """Seed of everything that is drawn"""
 
@@ -127,7 +130,8 @@ def train_task(model: Model, item: TaskSet, options: AddOptions, progress: bool 
     check_addable(model.method, model.choice.name)
     if options.like:
         model.numbers([options.like])  # says so if there is no such task
-    was_training = model.training
+    was_training, home = model.training, model.device
+    model.to(usable_device(options.device))
     try:
         with torch.random.fork_rng(), only_last_learns(model):
             torch.manual_seed(options.seed)
@@ -144,7 +148,7 @@ def train_task(model: Model, item: TaskSet, options: AddOptions, progress: bool 
             model.discard(number)
         raise
     finally:
-        model.train(was_training)
+        model.train(was_training).to(home)
     rows = {"train": len(item.train), "validation": len(item.validation)}
     model.records[number] |= {"rows": rows, "data": fingerprint(item.train), "added": vars(options)}
 
