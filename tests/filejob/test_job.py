@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -189,6 +190,42 @@ def test_a_wide_table_needs_the_text_of_one_task(toy, tmp_path):
     answered = [[row["topic"] is not None, row["same"] is not None] for row in rows_of(output)]
     assert answered == [[True, False], [False, True], [True, True]]
     assert "no text in 'text' and 'second'" in rows_of(tmp_path / "out.rejects.jsonl")[0]["reason"]
+
+
+def test_times_in_nanoseconds_are_kept(toy, tmp_path):
+    path, output = tmp_path / "in.parquet", tmp_path / "out.parquet"
+    kinds = {
+        "at": pa.timestamp("ns"),
+        "zone": pa.timestamp("ns", "UTC"),
+        "took": pa.duration("ns"),
+        "of": pa.time64("ns"),
+    }
+    times = {name: pa.array([1, 2000, None], kind) for name, kind in kinds.items()}
+    pq.write_table(pa.table({"text": ["a", "b", "c"], **times}), path)
+    assert toy.job(path, output).run().rejected == 0
+    assert pq.read_table(output).select(list(times)).equals(pq.read_table(path).select(list(times)))
+    toy.job(path, tmp_path / "out.jsonl").run()
+    assert [row["at"] for row in rows_of(tmp_path / "out.jsonl")] == [
+        "1970-01-01 00:00:00.000000001",
+        "1970-01-01 00:00:00.000002",
+        None,
+    ]
+
+
+def test_whole_numbers_of_many_digits_are_kept_beside_others(toy, tmp_path):
+    path, output = tmp_path / "in.jsonl", tmp_path / "out.parquet"
+    path.write_text(f'{{"text": "a", "n": 0.5}}\n{{"text": "b", "n": {2**60 + 1}}}\n')
+    toy.job(path, output).run()
+    assert pq.read_table(output)["n"].to_pylist() == ["0.5", str(2**60 + 1)]
+
+
+@pytest.mark.parametrize(("name", "other"), [("topic_score", "task 'topic'"), ("truncated", "the mark of cut texts")])
+def test_no_answer_is_written_over_another(toy, tmp_path, name, other):
+    path, model = tmp_path / "in.csv", toy.Toy()
+    path.write_text("text\ngoal\n")
+    model.tasks[3] = model.tasks[0].model_copy(update={"name": name})
+    with pytest.raises(ConfigError, match=f"Task '{name}' and {other} would both write the column '{name}'"):
+        toy.job(path, tmp_path / "out.csv", model=model, tasks=None).run()
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,24 @@ def test_after_a_quote_that_is_never_closed_the_next_line_is_read(tmp_path):
     assert [(row.line, row.values["text"]) for row in rest] == [(3, "two"), (4, "three")]
 
 
+@pytest.mark.parametrize("closing", ['4,four "quoted"', '4,"four"'])
+def test_lines_that_an_open_quote_took_in_are_rows_of_their_own(tmp_path, closing):
+    path = tmp_path / "in.csv"
+    path.write_text(f'id,text\n1,"open\n2,two\n3,three\n{closing}\n5,five\n')
+    bad, *rest = read(path)
+    assert isinstance(bad, Reject) and bad.line == 2 and "quotes are wrong" in bad.reason
+    assert [(row.line, row.values["id"]) for row in rest] == [(3, "2"), (4, "3"), (5, "4"), (6, "5")]
+
+
+def test_columns_without_a_name_are_kept(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text(",text,\n7,one,x\n8,two,\n")
+    assert [row.values for row in read(path)] == [
+        {"unnamed_1": "7", "text": "one", "unnamed_2": "x"},
+        {"unnamed_1": "8", "text": "two", "unnamed_2": None},
+    ]
+
+
 def test_a_quoted_field_may_have_lines(tmp_path):
     path = tmp_path / "in.csv"
     path.write_bytes(b'id,text\r\n1,"a\r\nb"\r\n2,"c ""d"""\r\n')
@@ -117,9 +135,21 @@ def test_a_bad_jsonl_row_costs_that_row_alone(tmp_path, line, reason):
 
 def test_the_types_of_jsonl_columns_are_those_of_all_rows(tmp_path):
     path = tmp_path / "in.jsonl"
-    rows = [{"a": 1, "b": 1, "c": "x", "d": [1], "e": None}, {"a": 2.5, "b": 2**70, "c": 1, "f": True}]
+    rows = [
+        {"a": 1, "b": 1, "c": "x", "d": [1], "e": None, "g": 2**60 + 1, "h": 2**60},
+        {"a": 2.5, "b": 2**70, "c": 1, "f": True, "g": 0.5, "h": 1},
+    ]
     path.write_text("\n".join(map(json.dumps, rows)))
-    found = {"a": "number", "b": "json", "c": "json", "d": "json", "e": "text", "f": "boolean"}
+    found = {
+        "a": "number",
+        "b": "json",
+        "c": "json",
+        "d": "json",
+        "e": "text",
+        "g": "json",
+        "h": "integer",
+        "f": "boolean",
+    }
     assert open_source(path).columns == found
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from onepass.filejob.cells import safe
+from onepass.filejob.records import Precise
 
 Cells = Mapping[str, Any]
 ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
@@ -96,7 +97,8 @@ class Parquet:
                 values = [value if value is None or isinstance(value, str) else _json(value) for value in values]
             elif field.metadata == _AS_TEXTS:
                 values = [value if value is None else [_flat(item) for item in value] for value in values]
-            columns.append(pa.array(values, field.type))
+            exact = [value.scalar if isinstance(value, Precise) else value for value in values]
+            columns.append(pa.array(exact, field.type))
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.schema) as stream:
             stream.write_batch(pa.RecordBatch.from_arrays(columns, schema=self.schema))

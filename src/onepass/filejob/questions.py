@@ -45,12 +45,18 @@ class Questions:
         """By the name of each new column, the task and the part of its answer; the last says if a text was cut"""
         self.first: dict[str, Any] = {}
         """A value of each new column"""
+        self.cut = prefix + TRUNCATED
         for name in (name for names in self.groups.values() for name in names):
             task, kind = self.known[name]
             for part, value in kind.cells(task).items():
                 column = prefix + (name if part == "label" else f"{name}_{part}")
+                if column in self.added or column == self.cut:
+                    other = f"task {self.added[column][0]!r}" if column in self.added else "the mark of cut texts"
+                    raise ConfigError(
+                        f"Task {name!r} and {other} would both write the column {column!r}. Rename a task (onepass "
+                        "rename), or label the file with some of the tasks at a time (--tasks)."
+                    )
                 self.added[column], self.first[column] = (name, part), value
-        self.cut = prefix + TRUNCATED
         self.first[self.cut] = False
         if clash := [name for name in self.first if name in columns]:
             raise ConfigError(

@@ -40,6 +40,12 @@ class Reject:
         return {"row": self.number, "line": self.line, "reason": self.reason, "start": self.start}
 
 
+class Precise(str):
+    """A value that only Arrow has (a time in nanoseconds): as text, and as it was for a file that can hold it."""
+
+    scalar: Any
+
+
 Record = Row | Reject
 Position = dict[str, int]
 

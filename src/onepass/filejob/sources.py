@@ -3,11 +3,12 @@
 import csv
 import json
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from onepass.data.files import FORMATS, column_names, format_of
-from onepass.data.text import MAX_LINE, NEVER_CLOSED, csv_problem, csv_reader, miscounted, separator
+from onepass.data.text import MAX_LINE, csv_problem, csv_reader, miscounted, separator
 from onepass.data.utf8 import check_encoding
 from onepass.errors import DataError
 from onepass.filejob.lines import Lines, TooLong
@@ -53,14 +54,17 @@ class _LineSource:
 
 
 class CsvSource(_LineSource):
-    """A csv or tsv file. A broken row costs that row; after a quote that is never closed, the next line is read."""
+    """A csv or tsv file. A broken row costs that row: after wrong quotes over several lines, its second line is read.
+
+    Columns without a name (an index of pandas) are kept, as unnamed_1 and so on.
+    """
 
     def __init__(self, path: Path):
         column_names(path)  # raises if the header cannot be read
         super().__init__(path)
         self.delimiter = separator(path)
-        self.header = [field.strip() for field in next(fields for fields in self._reader() if fields)]
-        self.columns = dict.fromkeys((name for name in self.header if name), "text")
+        self.header = _named([field.strip() for field in next(fields for fields in self._reader() if fields)])
+        self.columns = dict.fromkeys(self.header, "text")
         self._first = self.position()
 
     def _reader(self) -> Any:
@@ -74,27 +78,38 @@ class CsvSource(_LineSource):
             lines.begin_row()
             line, offset = lines.line + 1, lines.offset
             fields: list[str] | None = []
+            wrong_quotes = False
             try:
                 fields = next(reader, None)
                 fault = lines.fault
             except TooLong:
                 fault = _TOO_LONG
             except csv.Error as error:
-                fault = csv_problem(error)
+                fault, wrong_quotes = csv_problem(error), True
             if fields is None:
                 return
             if not fields and not fault:  # a blank line
                 continue
             self.row += 1
             begins, size = shown(lines.start), lines.offset - offset
-            if fault == NEVER_CLOSED and lines.second:
-                lines.go_to(*lines.second)
+            if wrong_quotes and lines.second:
+                lines.go_to(*lines.second)  # the lines that an open quote took in are rows of their own
             fault = fault or miscounted(fields, self.header)
             if fault:
                 yield Reject(self.row, line, fault, begins, size)
             else:
                 named = zip(self.header, fields, strict=True)
-                yield Row(self.row, line, {name: field or None for name, field in named if name}, size)
+                yield Row(self.row, line, {name: field or None for name, field in named}, size)
+
+
+def _named(header: list[str]) -> list[str]:
+    """The columns with a name for each that has none.
+
+    >>> _named(["", "text", "unnamed_2", ""])
+    ['unnamed_1', 'text', 'unnamed_2', 'unnamed_3']
+    """
+    free = (f"unnamed_{place}" for place in count(1) if f"unnamed_{place}" not in header)
+    return [name or next(free) for name in header]
 
 
 class JsonlSource(_LineSource):
@@ -152,8 +167,8 @@ def _parsed(text: str) -> tuple[dict[str, Any], str | None]:
 
 
 def _type(value: Any) -> str:
-    if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
-        return "json"
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 2**53:
+        return "long" if -(2**63) <= value < 2**63 else "json"
     names = {str: "text", bool: "boolean", int: "integer", float: "number", type(None): "null"}
     return names.get(type(value), "json")
 
@@ -162,4 +177,6 @@ def _common(types: set[str]) -> str:
     """What a column with values of these types holds."""
     if types == {"integer", "number"}:
         return "number"
+    if "long" in types and types <= {"integer", "long"}:  # with other numbers it has more digits than those
+        return "integer"
     return "text" if not types else types.pop() if len(types) == 1 else "json"

@@ -6,7 +6,7 @@ from typing import Any
 
 from onepass.data.files import RowFaults, column_names, read_chunks
 from onepass.errors import DataError
-from onepass.filejob.records import PIECE_CHARACTERS, PIECE_ROWS, Position, Record, Reject, Row
+from onepass.filejob.records import PIECE_CHARACTERS, PIECE_ROWS, Position, Precise, Record, Reject, Row
 
 
 class _TableSource:
@@ -71,11 +71,22 @@ def _values(name: str, column: Any, faults: dict[int, str]) -> list[Any]:
         for place in range(len(column)):
             try:
                 column.slice(place, 1).validate(full=True)
-                values[place] = column[place].as_py()
+                values[place] = _value(column, place)
             except Exception as error:  # noqa: BLE001  the reason goes to the reject file
                 reason = str(error).strip().partition("\n")[0].rstrip(".")
                 faults[place] = f"column {name!r} cannot be read ({reason})."
         return values
+
+
+def _value(column: Any, place: int) -> Any:
+    try:
+        return column[place].as_py()
+    except ValueError:  # Python's times have no nanoseconds
+        if getattr(column.type, "unit", None) != "ns":
+            raise
+        value = Precise(column[place].cast("string").as_py())
+        value.scalar = column[place]
+        return value
 
 
 class ParquetSource(_TableSource):
