@@ -297,8 +297,9 @@ class Model(nn.Module, Asking):
             chosen = [row for _, row in places]
             batch = Batch.of([(pieces[row].ids, pieces[row].types) for row in chosen])
             where = PLAIN
-            if ranges:
-                where = Where([ranges[task][row] if task in ranges else None for row in chosen for task in asked])
+            if ranges:  # ask by ask, in the order in which `_answers` asks
+                numbers = sorted(set(asked))
+                where = Where([ranges[task][row] if task in ranges else None for row in chosen for task in numbers])
             rows += chosen
             sizes.append(len(batch))
             answers.append(self._answers(batch, asked, where))

@@ -156,6 +156,14 @@ def test_a_folder_of_all_kinds_is_changed_with_proof(folder: Path, tmp_path: Pat
     assert onepass.load(tmp_path / "model").names == ["topic", "cause", "sense", "answer", "more"]
 
 
+def test_a_task_about_words_can_have_a_threshold(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "model", tmp_path / "model")
+    changed = run("threshold", tmp_path / "model", "--target-recall", 0.9)
+    assert changed.exit_code == 0 and "topic, sense: changed." in changed.output, changed.output
+    row = {"word": "goal", "first": "late goal", "second": "the goal wins"}
+    assert onepass.load(tmp_path / "model").predict(row)["sense"].threshold is not None
+
+
 def test_the_engine_answers_all_kinds_alike(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("openvino")
     model = onepass.load(folder / "model")

@@ -196,6 +196,21 @@ def test_one_pass_answers_tasks_of_all_kinds_on_single_texts(
     assert answers["tagging"].spans is not None
 
 
+@pytest.mark.parametrize("name", [name for name in METHODS if METHODS[name].gives_tokens])
+def test_a_task_that_reads_tokens_may_come_before_others(
+    name: str, make_model: MakeModel, read: Callable[[Model, str], TaskSet], texts: list[str]
+) -> None:
+    model = make_model(name, num_tasks=1)
+    for kind in ("tagging", "classification"):
+        item = read(model, kind)
+        model.add(item.task, item.train)
+    tagged = model.label(texts, ["topic", "tagging"])
+    for one, also in zip(model.label(texts), tagged, strict=True):
+        assert list(one.tasks) == ["topic", "tagging", "classification"]
+        assert one.tasks["tagging"].spans is not None and also.tasks["tagging"].spans is not None
+        assert len(one.tasks["tagging"].label) == len(also.tasks["tagging"].label)
+
+
 def test_the_last_layer_of_the_text_is_computed_only_for_tasks_that_read_tokens(
     make_model: MakeModel, read: Callable[[Model, str], TaskSet], texts: list[str]
 ) -> None:

@@ -39,7 +39,8 @@ def _check(model: Model, numbers: Sequence[int], value: Any) -> None:
             faults.append(f"Task {task.name!r} can have no threshold: it is of kind {task.kind}.")
             continue
         if value is not None:
-            make_kind(task.model_copy(update={"options": {"threshold": value}}))  # raises if this kind cannot use it
+            # raises if this kind cannot use it
+            make_kind(task.model_copy(update={"options": {**task.options, "threshold": value}}))
         if isinstance(rule, Rule) and rule.label is not None and rule.label not in task.labels:
             faults.append(f"Task {task.name!r}: {unknown('label', rule.label, task.labels)}")
     if not numbers:
