@@ -19,13 +19,15 @@ if TYPE_CHECKING:
 
 NAME = "benched"
 ALONE = 5  # times that requests are sent for two seconds before the changes, and as often after
+ROLLBACKS = 6  # a round, among the three versions that there are
 NEAR = 1e-4  # between the scores of a task and of its copy
 
 
 async def changes(bench: Bench, server: Server, client: Client) -> Check:
-    """R8: a task is put, replaced by another one and removed again and again, with broken candidates in between."""
-    rounds = bench.times(1, 67)  # three changes and two candidates that must be refused a round
-    check = Check("changes", f"R8: {3 * rounds} changes of tasks and {2 * rounds} broken candidates under 0.5 C")
+    """R8: a task is put, replaced and removed again and again, versions are taken back, broken candidates refused."""
+    rounds = bench.times(1, 23)
+    each = 3 + ROLLBACKS  # changes a round
+    check = Check("changes", f"R8: {each * rounds} changes of tasks and {2 * rounds} broken candidates under 0.5 C")
     first, second = (task["name"] for task in _tasks(server)[:2])
     archives = [server.call("GET", f"/tasks/{name}/archive")[1] for name in (first, second)]
     spoilt = [_spoilt(archives[0], weights) for weights in (_nan, _cut)]
@@ -42,7 +44,10 @@ async def changes(bench: Bench, server: Server, client: Client) -> Check:
 
     async def change(method: str, archive: bytes | None) -> int:
         path = f"/tasks/{NAME}"
-        status, answer = await asyncio.to_thread(server.call, method, path, archive, "application/zip")
+        return await call(method, path, archive, "application/zip")
+
+    async def call(method: str, path: str, body: bytes | None, kind: str = "application/json") -> int:
+        status, answer = await asyncio.to_thread(server.call, method, path, body, kind)
         if status == 200:
             served[json.loads(answer)["revision"]] = await asyncio.to_thread(_versions, server)
         return status
@@ -58,6 +63,8 @@ async def changes(bench: Bench, server: Server, client: Client) -> Check:
         done += await change("PUT", archives[1]) == 200
         done += await change("DELETE", None) == 200
         refused += await change("PUT", spoilt[(number + 1) % 2]) in (409, 422)
+        for revision in (list(served)[1:] + list(served)[:1]) * (ROLLBACKS // len(served)):
+            done += await call("POST", "/rollback", json.dumps({"revision": revision}).encode()) == 200
         memory.append(server.memory())
     over.set()
     await asking
@@ -80,7 +87,7 @@ async def changes(bench: Bench, server: Server, client: Client) -> Check:
         "memory_growth": round(growth, 4),
     }
     check.goals = {
-        "all changes made": done == 3 * rounds,
+        "all changes made": done == each * rounds,
         "broken ones refused": refused == 2 * rounds,
         "no request failed": total.statuses[200] == sum(total.statuses.values()),
         "every answer of one version": wrong == 0,
