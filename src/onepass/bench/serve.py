@@ -84,6 +84,8 @@ class Bench:
         if not self.capacity and (shared or only is None):
             shared = {"capacity": partial(pressure.find_capacity, self), **shared}
         with self.server() if shared else contextlib.nullcontext() as server:
+            if server is not None and self.given:
+                asyncio.run(self._warm_up(server))
             for name, check in shared.items():
                 assert server is not None
                 yield asyncio.run(self._one(check, server, again=name in LOADS and not self.given))
@@ -94,6 +96,11 @@ class Bench:
         ):
             if only is None or name in only:
                 yield asyncio.run(alone())
+
+    async def _warm_up(self, server: Server) -> None:
+        client = Client(server.port, KEY)
+        await pressure.warm_up(self, client)
+        client.close()
 
     async def _one(
         self, check: Callable[[Server, Client], Awaitable[Check]], server: Server, again: bool = False
