@@ -107,13 +107,7 @@ class Pool:
 
     def start_worker(self) -> Worker:
         worker, self.spare = self.spare, None
-        now = time.monotonic()
-        if (
-            worker is not None
-            and worker.holds
-            and now - worker.beaten > self.settings.silent_s
-            and now >= self._judge_after
-        ):
+        if worker is not None and worker.holds and time.monotonic() - worker.beaten > self.settings.silent_s:
             worker.kill("it said nothing while it waited")
         if worker is None or worker.gone:
             worker = Worker(self)
@@ -133,7 +127,7 @@ class Pool:
                 try:
                     generation, workers = await self._load()
                 except Refused:  # not by its model: a worker ended, which may be due to what it held
-                    if not held:
+                    if not held or self._closed:
                         raise
                     generation, workers = await self._load()
             except (OnepassError, Refused) as error:
