@@ -225,6 +225,7 @@ def test_pairs_leak_only_as_pairs(tmp_path: Path) -> None:
         (["new york"] * 200 + ["new  york"] * 100, "label variants", "'new york', 'new  york'"),
         (["1"] * 200 + ["1.0"] * 100 + ["0"] * 50, "label variants", "'1', '1.0'"),
         (["yes"] * 200 + ["no"] * 7 + ["so"] * 8, "rare labels", "1 label with fewer than 8 rows in train: no (7)"),
+        (["yes", "no", "nan"] * 20 + ["None"] * 20, "missing values", "look like missing values: nan (20), None (20)"),
         (["yes"] * 211 + ["no"] * 10, "imbalance", "211 rows in train are 'yes', 10 'no'"),
         ([f"label {i // 2}" for i in range(300)] + ["x"], "rare labels", "151 labels with fewer than 8 rows"),
         ([f"label {i}" for i in range(300)], "many labels", "300 different labels in 300 rows"),
@@ -235,6 +236,23 @@ def test_odd_labels_are_warned_of(tmp_path: Path, labels: list[str], sort: str, 
     found = report({"train": path})
     assert found.faults == []
     assert message in one(found, sort).found
+
+
+def test_rows_of_a_multilabel_task_with_a_blank_cell_are_told(tmp_path: Path) -> None:
+    labels = ["a;b", "", "b", "[]"] * 50
+    path = table(tmp_path / "t.csv", [(f"text {i}", label) for i, label in enumerate(labels)])
+    found = report({"train": path, "kind": "multilabel", "validation": 0.2})
+    assert found.tasks["tone"].rows == {"train": 150}
+    (finding,) = found.findings
+    assert finding.found == "passes over 50 rows of train with a blank cell in 'label'"
+    assert "write [] where none of the labels fits" in finding.advice
+    assert sorts(report({"train": path, "validation": 0.2})) == []
+
+
+def test_a_single_tag_cannot_be_learned(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text("".join(json.dumps({"text": ["w"] * n, "label": ["O"] * n}) + "\n" for n in range(1, 200)))
+    assert "every training row says" in one(report({"train": path, "kind": "tagging"}), "single label").found
 
 
 def test_twenty_times_as_many_rows_are_even_enough(tmp_path: Path) -> None:

@@ -22,6 +22,18 @@ from onepass.tasks import Task, TaskFile
 FEW_ROWS = 8  # of a label in train
 FEW_VALIDATION_ROWS = 20
 IMBALANCE = 20  # rows of the largest label for one of the smallest
+MISSING = (
+    "nan",
+    "NaN",
+    "NaT",
+    "null",
+    "NULL",
+    "None",
+    "n/a",
+    "N/A",
+    "#N/A",
+    "<NA>",
+)  # as programs write a missing value
 
 
 def check_data(file: TaskFile, kinds: Mapping[str, Reader]) -> Report:
@@ -141,6 +153,11 @@ def _check_rows(split: SplitRows, labels: tuple[str, ...]) -> Iterator[Finding]:
             found += f"; the column {task.label!r} is blank in {numbered(split.without_label, 'row')}"
         advice = "Give the columns that hold its text and its labels as `text` and `label`."
         yield split.finding("fault", "no rows", found, advice)
+    if split.without_label and split.kind.blank_advice and len(split):
+        found = (
+            f"passes over {numbered(split.without_label, 'row')} of {split.name} with a blank cell in {task.label!r}"
+        )
+        yield split.warning("blank labels", found, split.kind.blank_advice)
     if split.blank.count:
         found = f"has {numbered(split.blank.count, 'row')} with a label and a blank text in {split.name}"
         yield split.warning("blank text", found, "They are passed over: fill or remove them.", split.blank)
@@ -184,7 +201,7 @@ def _unknown_labels(split: SplitRows, labels: tuple[str, ...]) -> Iterator[Findi
 def _check_labels(task: Task, train: SplitRows) -> Iterator[Finding]:
     """What the labels of the training rows say about the task."""
     counts = {label: rows.count for label, rows in train.labels.items()}
-    if len(np.unique(train.answers)) == 1:
+    if len(np.unique(train.answers)) == 1 or list(counts.values()) == [len(train)]:  # texts of one tag differ in length
         found = f"has nothing to learn: every training row says {short(train.answer)}"
         advice = "Add rows that say something else, or leave the task out."
         yield train.finding("fault", "single label", found, advice)
@@ -192,6 +209,9 @@ def _check_labels(task: Task, train: SplitRows) -> Iterator[Finding]:
     if len(counts) >= MAX_LABELS or (len(counts) >= 20 and 2 * len(counts) > len(train)):
         found = f"has {len(counts):,} different labels in {numbered(len(train), 'row')}"
         yield train.warning("many labels", found, f"Is {task.label!r} the column of the label?")
+    if missing := {label: counts[label] for label in MISSING if label in counts}:
+        found = f"has labels that look like missing values: {counted(missing, SHOWN)}"
+        yield train.warning("missing values", found, "They are learned as labels: leave the cells of such rows blank.")
     variants: dict[str, list[str]] = {}
     for label in dict.fromkeys([*task.labels, *counts]):
         variants.setdefault(_folded(label), []).append(label)

@@ -51,6 +51,10 @@ class Reader(Protocol):
         """What the row says, in a form that is equal for equal answers."""
 
     @property
+    def blank_advice(self) -> str:
+        """What to tell who leaves the label's cell blank, if anything."""
+
+    @property
     def points(self) -> Points:
         """What the head reads of a row."""
 

@@ -78,6 +78,8 @@ class Kind:
     """Whether rows have several points each"""
     reads_lists: ClassVar[bool] = False
     """Whether the text may be given as a list of words"""
+    blank_advice: ClassVar[str] = ""
+    """What to tell who leaves the label's cell blank, for kinds where that is easily meant otherwise than it is read"""
     filler: ClassVar[float] = 0
     """What stands in the targets of a batch in the places that a row does not have"""
     windows = Windows()
