@@ -64,11 +64,11 @@ class AddOptions:
     """Learning rate of the task's pooler, head and what else the method gives it"""
     encoder_rate: float = 1e-4
     """Learning rate of an encoder of the task's own"""
-    weight_decay: float = 0.01
+    weight_decay: float = 0.3
     """Decay of weight matrices"""
     average: float = 0.95
     """Keep a running mean of the weights; 0.95 is about the mean of 20 steps"""
-    patience: int = 2
+    patience: int = 0
     """Stop after so many evaluations on validation without a better one; 0: never"""
     least_rows: int = 100
     """Of fewer rows none is held back for validation; the last weights are kept"""
