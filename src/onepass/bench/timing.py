@@ -9,19 +9,25 @@ from collections.abc import Callable, Mapping
 WARM_UP = 1
 
 
-def interleaved(contenders: Mapping[str, Callable[[], object]], rounds: int, cpu: bool = False) -> dict[str, float]:
+def interleaved(
+    contenders: Mapping[str, Callable[[], object]], rounds: int, cpu: bool = False, calls: int = 1
+) -> dict[str, float]:
     """The median time of each in milliseconds; every round runs each once, every other round in reverse order.
 
     cpu: the time that the processor worked for this process, on all its cores together, instead of the clock's.
+    calls: run each so often in a row; with more than one, after a call that does not count.
     """
     clock = time.process_time if cpu else time.perf_counter
     names = list(contenders)
     times: dict[str, list[float]] = {name: [] for name in names}
     for number in range(WARM_UP + rounds):
         for name in names if number % 2 else reversed(names):
-            start = clock()
-            contenders[name]()
-            taken = clock() - start
-            if number >= WARM_UP:
-                times[name].append(1000 * taken)
+            if calls > 1:
+                contenders[name]()
+            for _ in range(calls):
+                start = clock()
+                contenders[name]()
+                taken = clock() - start
+                if number >= WARM_UP:
+                    times[name].append(1000 * taken)
     return {name: statistics.median(found) for name, found in times.items()}

@@ -59,7 +59,9 @@ def cost(
 
 
 def throughput(
-    workloads: Annotated[str, typer.Option(help="Some of: equal, mixed 8 to 256, mixed 8 to 512, one.")] = "",
+    workloads: Annotated[
+        str, typer.Option(help="Some of: equal, mixed 8 to 256, mixed 8 to 512, one, one in a row.")
+    ] = "",
     tasks: Annotated[int, typer.Option(help="Tasks that are answered.", min=1)] = 8,
     rounds: Annotated[int, typer.Option(help="Times that each is run.", min=1)] = 7,
     threads: Threads = None,
@@ -83,7 +85,7 @@ def throughput(
     for row in found["rows"]:
         made.add_row(
             row["workload"], row["contender"], f"{row['texts_per_s']:,.0f}", f"{row['tokens_per_s']:,.0f}",
-            f"{row['ms']:.1f}", f"{row['against_engine_fp32']:.2f}", f"{row['against_engine_int8']:.2f}",
+            f"{row['ms']:.2f}", f"{row['against_engine_fp32']:.2f}", f"{row['against_engine_int8']:.2f}",
         )  # fmt: skip
     show(made)
     for name, lacking in found["missing"].items():

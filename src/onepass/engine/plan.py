@@ -28,6 +28,8 @@ def batches(lengths: Sequence[int], precision: str = "fp32") -> list[np.ndarray]
     >>> [found.tolist() for found in batches([120, 9, 8, 118, 10])]
     [[2, 1, 4], [0, 3]]
     """
+    if len(lengths) == 1:
+        return [np.zeros(1, np.int64)]
     sizes = padded(np.asarray(lengths, np.int64))
     order = np.argsort(sizes, kind="stable")
     sizes = sizes[order]
