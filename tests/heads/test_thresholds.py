@@ -46,6 +46,14 @@ def test_a_target_recall_takes_the_highest_threshold_that_reaches_it():
     assert found.given == round(50 * found.recall)
 
 
+def test_a_recall_over_few_rows_is_taken_as_it_was_found():
+    """Of 5 rows not even all of them are surely 0.9; giving everything would not be what was asked for."""
+    right = np.arange(100) < 5
+    found = choose(Rule("target_recall", 0.9), SCORES, right, 5)
+    assert (found.given, found.precision, found.recall) == (5, 1.0, 1.0) and found.reason is None
+    assert choose(Rule("target_recall", 1.0), SCORES, RIGHT, 50).given == 50
+
+
 def test_the_best_f1_is_found():
     found = choose(Rule("best"), SCORES, RIGHT, 50)
     assert (found.given, found.precision, found.recall) == (50, 1.0, 1.0)
@@ -197,6 +205,16 @@ def test_one_label_can_be_given_where_another_is_likelier():
     assert (low.label, high.label) == ("no", "yes") and not low.abstained and not high.abstained
     assert (kind.answers(task, logits) == (p >= limit)).all()
     assert kind.score(task, logits, targets)["f1"] > kind.score(task_of(), logits, targets)["f1"]
+
+
+@pytest.mark.parametrize("goal", [{"target_recall": 0.9}, {"best": "f1"}])
+def test_one_label_that_no_row_has_stays_as_it_was(goal: dict[str, Any]):
+    logits = logits_of(0.1, 0.2, 0.9)
+    task, reached = with_chosen(task_of(threshold={**goal, "label": "yes"}), logits, np.zeros(3, int))
+    assert "no validation row has it" in reached["yes"]["reason"]
+    kind = make_kind(task)
+    assert [answer.label for answer in kind.decode(task, logits)] == ["no", "no", "yes"]
+    assert kind.answers(task, logits).tolist() == [0, 0, 1]
 
 
 def test_one_label_that_is_likeliest_but_too_low_is_withheld():

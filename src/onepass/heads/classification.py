@@ -110,8 +110,8 @@ class Classification(Kind):
             for label in named
             if label not in task.labels
         ]
-        if self.moved is not None and self.moved not in task.labels:
-            faults.append(f"Task {task.name!r}, threshold: {unknown('label', self.moved, task.labels)}")
+        if self.named is not None and self.named not in task.labels:
+            faults.append(f"Task {task.name!r}, threshold: {unknown('label', self.named, task.labels)}")
         if len(seen) < 2:
             only = f"only {task.labels[int(seen[0])]!r}" if len(seen) else "none"
             faults.append(f"Task {task.name!r} needs at least two labels to learn from; its training rows have {only}.")
@@ -161,9 +161,14 @@ class Classification(Kind):
         return (log_q.exp() * (log_q - log_p)).sum(-1)
 
     @property
-    def moved(self) -> str | None:
-        """The one label that is given from its threshold on, even where another is likelier."""
+    def named(self) -> str | None:
+        """The one label that is to have a threshold."""
         return self.threshold.label if isinstance(self.threshold, Rule) else None
+
+    def moved(self, task: Task) -> int | None:
+        """The label that is given from its threshold on, even where another is likelier; none if none was found."""
+        has_one = self.named in task.labels and self.named in task.fitted.get("thresholds", {})
+        return task.labels.index(self.named) if has_one else None
 
     def log_probabilities(self, task: Task, logits: np.ndarray) -> np.ndarray:
         """Calibrated; the temperature of a row is that of its likeliest label, so that label stays the likeliest."""
@@ -182,8 +187,7 @@ class Classification(Kind):
         probabilities, limits = self.probabilities(task, logits), self.limits(task)
         limits_shown = self.shown_thresholds(task)
         best = logits.argmax(-1)
-        if limits is not None and self.moved in task.labels:
-            moved = task.labels.index(self.moved)
+        if limits is not None and (moved := self.moved(task)) is not None:
             best = np.where(probabilities[:, moved] >= limits[moved], moved, best)
         predictions = []
         for i, row in zip(best, probabilities, strict=True):
@@ -222,9 +226,9 @@ class Classification(Kind):
     def answers(self, task: Task, logits: np.ndarray) -> np.ndarray:
         """The labels as if none were withheld, so that scores compare with those of other models."""
         limits, best = self.limits(task), logits.argmax(-1)
-        if limits is None or self.moved not in task.labels:
+        moved = self.moved(task)
+        if limits is None or moved is None:
             return np.asarray(best)
-        moved = task.labels.index(self.moved)
         others = np.where(np.arange(logits.shape[-1]) == moved, -math.inf, logits).argmax(-1)
         return np.where(self.probabilities(task, logits)[:, moved] >= limits[moved], moved, others)
 

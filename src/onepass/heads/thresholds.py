@@ -119,6 +119,8 @@ def choose(rule: Rule, scores: np.ndarray, right: np.ndarray, to_find: int) -> C
         place = int(np.argmax(2 * hits / (given + to_find)))
     elif rule.goal == "target_recall":
         reached = np.flatnonzero(cautious(recall, to_find) >= rule.value)
+        if not len(reached):  # of few rows even all are not surely so many: what was found has to do
+            reached = np.flatnonzero(recall >= rule.value)
         place = int(reached[0]) if len(reached) else len(ends) - 1
         if recall[place] < rule.value:
             reason = f"{rule} is not reachable on validation: at most {recall[-1]:.3f}"
