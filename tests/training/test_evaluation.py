@@ -88,6 +88,20 @@ def test_a_share_is_the_same_rows_as_in_training(loaded: Model):
     assert [task["rows"] for task in found["tasks"].values()] == [r["rows"]["validation"] for r in loaded.records]
 
 
+def test_rows_that_are_no_longer_those_of_the_training_are_told(
+    loaded: Model, news: Path, caplog: pytest.LogCaptureFixture
+):
+    evaluate(loaded, news, split="validation")
+    assert not caplog.records
+    evaluate(loaded, news, split="validation", overrides=["tasks.same.validation=0.4"])
+    assert "same: its rows are not those of the training" in caplog.text and "tone" not in caplog.text
+    caplog.clear()
+    with (news.parent / "tone.csv").open("a") as file:
+        file.write("late goal,0.5\nlate vote,-0.5\n")
+    evaluate(loaded, news, split="validation")
+    assert "tone: its rows are not those of the training" in caplog.text and "same" not in caplog.text
+
+
 def test_a_metric_named_in_the_file_is_the_score(loaded: Model, tmp_path: Path):
     write(tmp_path / "test.csv", "text,topic\ngoal,sport\nvote,politics\nvote it,politics\nvote is,politics\n")
     text = "tasks:\n  topic: {test: test.csv, text: text, label: topic, metric: macro_f1}\n"

@@ -19,7 +19,7 @@ from onepass.errors import ConfigError, DataError, listed, unknown
 from onepass.heads import Kind, check_kinds
 from onepass.model import Forward, Model
 from onepass.tasks import Task, TaskFile, read_task_file
-from onepass.training.sets import SPLIT_SEED, path_of
+from onepass.training.sets import SPLIT_SEED, fingerprint, path_of
 from onepass.where import pack
 
 log = logging.getLogger(__name__)
@@ -172,12 +172,18 @@ def rows_of(model: Model, number: int, given: Task, split_name: str) -> Examples
         )
     columns = given.model_copy(update={"labels": task.labels})
     if split_name == "validation" and isinstance(given.validation, float):
-        train = read_examples(columns, path_of(given, "train"), kind, model.tokenizer, task.labels)
-        rows = split_rows(train, given.validation, SPLIT_SEED)[1]
+        every = read_examples(columns, path_of(given, "train"), kind, model.tokenizer, task.labels)
+        train, rows = split_rows(every, given.validation, SPLIT_SEED)
         if not len(rows):
             raise DataError(
-                f"Task {task.name!r} has no validation rows: {given.validation:g} of its {len(train)} rows is less "
+                f"Task {task.name!r} has no validation rows: {given.validation:g} of its {len(every)} rows is less "
                 "than one. Give a test file."
+            )
+        if fingerprint(train) != model.records[number].get("data", fingerprint(train)):
+            log.warning(
+                "%s: its rows are not those of the training any more, or another share of them is held back: it may "
+                "have learned from some that it is now measured on. Give a file of rows that it has not seen",
+                task.name,
             )
         return rows
     return read_examples(columns, path_of(given, split_name), kind, model.tokenizer, task.labels)
