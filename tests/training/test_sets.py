@@ -80,7 +80,7 @@ def test_a_file_too_small_for_validation_is_read_and_said(news: Path, tokenizer,
     topic = read_sets(read_task_file(news, ["tasks.topic.validation=0.1"]), tokenizer)[0]
     assert (len(topic.train), len(topic.validation)) == (3, 0)
     assert fingerprint(topic.validation) != fingerprint(topic.train)
-    assert "topic: 3 rows are too few to hold any back for validation: it is not scored" in caplog.text
+    assert "topic: none of its 3 rows can be spared for validation: it is not scored" in caplog.text
 
 
 def test_hub_data_needs_its_extra(news: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

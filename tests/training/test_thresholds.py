@@ -76,3 +76,14 @@ def test_a_task_that_learned_from_all_its_rows_needs_a_file(loaded: Model):
     loaded.records[2]["rows"] = {"train": 24, "validation": 0}
     with pytest.raises(DataError, match="'same' has no validation rows"):
         set_thresholds(loaded, ["same"], {"best": "f1"})
+
+
+def test_of_all_tasks_those_without_rows_to_choose_on_stay_as_they_are(loaded: Model, caplog: pytest.LogCaptureFixture):
+    loaded.records[2]["rows"] = {"train": 24, "validation": 0}
+    assert set_thresholds(loaded, None, {"best": "f1"}) == [0]
+    assert "same stays as it is" in caplog.text and "threshold" not in loaded.tasks[2].options
+    assert set_thresholds(loaded, None, 0.6) == [0, 2]
+    loaded.records[0]["rows"] = {"train": 24, "validation": 0}
+    loaded.tasks[0] = loaded.tasks[0].model_copy(update={"validation": 0.1})
+    with pytest.raises(DataError, match="'topic' has no validation rows"):
+        set_thresholds(loaded, None, {"best": "f1"})

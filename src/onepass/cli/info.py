@@ -48,7 +48,7 @@ def _row(task: dict[str, Any]) -> dict[str, str]:
     return {
         "task": task["name"],
         "kind": task["kind"],
-        "labels": _shortened(task["labels"]) or "a number",
+        "labels": _shortened(task["labels"]) or "-",
         "rows": f"{task['rows'].get('train', 0):,}",
         "validation": f"{percent(score['score'])} {score['metric']}" if score else "-",
         "weights": f"{task['parameters']:,}",

@@ -103,7 +103,7 @@ def evaluate(
             continue
         given = tasks[task.name]
         used[task.name] = "validation" if split == "validation" or given.test is None else "test"
-        if used[task.name] == "validation" and _learned_from_all(model, number, given):
+        if used[task.name] == "validation" and learned_from_all(model, number, given):
             log.warning("%s is not scored: it learned from all its rows and has no test file", task.name)
             continue
         try:
@@ -134,7 +134,7 @@ def validation_rows(model: Model, numbers: Sequence[int], data: Path | None = No
         task = model.tasks[number]
         given = task if data is None else task.model_copy(update={"validation": data})
         try:
-            if _learned_from_all(model, number, given):
+            if learned_from_all(model, number, given):
                 raise DataError(f"Task {task.name!r} has no validation rows: it learned from all. Give a data file.")
             found[number] = rows_of(model, number, given, "validation")
         except DataError as error:
@@ -156,7 +156,7 @@ def tasks_of(model: Model, file: str | Path | TaskFile | None, overrides: Sequen
     return file.tasks
 
 
-def _learned_from_all(model: Model, number: int, given: Task) -> bool:
+def learned_from_all(model: Model, number: int, given: Task) -> bool:
     """Whether a share of the task's rows would be rows that it was trained on: of few rows none is held back."""
     held_back = model.records[number].get("rows", {}).get("validation")
     return isinstance(given.validation, float) and held_back == 0 and given.train == model.tasks[number].train

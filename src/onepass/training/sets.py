@@ -57,7 +57,7 @@ def read_set(task: Task, tokenizer: Tokenizer, least_rows: int = 0) -> TaskSet:
     else:
         validation = read_examples(task, path_of(task, "validation"), kind, tokenizer, task.labels)
     if not len(validation) and len(train) >= least_rows:
-        log.warning("%s: %d rows are too few to hold any back for validation: it is not scored", task.name, len(train))
+        log.warning("%s: none of its %d rows can be spared for validation: it is not scored", task.name, len(train))
     if faults := kind.faults(task, train.targets):
         raise DataError(f"{source}: {listed(faults)}")
     for name, rows in (("train", train), ("validation", validation)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ from onepass.errors import ConfigError, listed, unknown
 from onepass.heads import make_kind, options_of_kind
 from onepass.heads.thresholds import Rule, read_threshold
 from onepass.model import Model
-from onepass.training.evaluation import all_logits, validation_rows
+from onepass.training.evaluation import all_logits, learned_from_all, validation_rows
+
+log = logging.getLogger(__name__)
 
 
 def set_thresholds(model: Model, names: Sequence[str] | None, value: Any, data: Path | None = None) -> list[int]:
@@ -22,6 +25,8 @@ def set_thresholds(model: Model, names: Sequence[str] | None, value: Any, data: 
     All faults are raised at once, with nothing changed. The versions of the tasks go up by one.
     """
     numbers = [n for n in model.numbers(names) if names or "threshold" in options_of_kind(model.tasks[n].kind)]
+    if not names and data is None and isinstance(value, dict):
+        numbers = _with_rows(model, numbers)
     _check(model, numbers, value)
     rows = validation_rows(model, numbers, data) if isinstance(value, dict) else {}
     for number in numbers:
@@ -30,6 +35,18 @@ def set_thresholds(model: Model, names: Sequence[str] | None, value: Any, data: 
     for number, logits in (all_logits(model, rows) if rows else {}).items():
         choose_thresholds(model, number, logits, rows[number])
     return numbers
+
+
+def _with_rows(model: Model, numbers: Sequence[int]) -> list[int]:
+    """The tasks that have validation rows to choose on; all of them if none has, for the caller to say so."""
+    without = [number for number in numbers if learned_from_all(model, number, model.tasks[number])]
+    if len(without) == len(numbers):
+        return list(numbers)
+    for number in without:
+        log.warning(
+            "%s stays as it is: it learned from all its rows, and has none to choose on", model.tasks[number].name
+        )
+    return [number for number in numbers if number not in without]
 
 
 def _check(model: Model, numbers: Sequence[int], value: Any) -> None:
