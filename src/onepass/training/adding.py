@@ -261,7 +261,7 @@ class Adding:
         are_labels = np.issubdtype(item.train.targets.dtype, np.integer)
         numbers = as_numbers(item.train.targets if are_labels else self.targets, rows, head.out_features)
         wanted = torch.as_tensor(np.stack([self.targets[row] for row in rows]))
-        weight, bias = fitted_head(vectors, numbers, lambda logits: float(self.kind.loss(logits, wanted).mean()))
+        weight, bias = fitted_head(vectors, numbers, lambda logits: self.kind.loss(logits, wanted))
         head.weight.copy_(weight)
         head.bias.copy_(bias)
 

@@ -3,6 +3,7 @@
 Both are ridge regressions, which are had at once. R rows, H width of a vector, C outputs.
 """
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -32,17 +33,21 @@ def most_similar(texts: TextCache, targets: np.ndarray, tasks: Sequence[int], se
     return tasks[int(np.argmin(errors))]
 
 
-def fitted_head(x: Tensor, y: Tensor, loss: Callable[[Tensor], float]) -> tuple[Tensor, Tensor]:
+def fitted_head(x: Tensor, y: Tensor, losses: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
     """Weight (C, H) and bias (C,) whose logits predict y (R, C) from x (R, H).
 
-    `loss` is that of logits (R, C): predictions become logits by a stretch and a shift, chosen on what is predicted of
-    each row from the others. Softmax ignores the shift, sigmoid does not.
+    `losses` (R,) are those of logits (R, C): predictions become logits by a stretch and a shift, chosen on what is
+    predicted of each row from the others. Softmax ignores the shift, sigmoid does not. A stretch is only as sure as the
+    rows are many: of those whose loss is within a standard error of the least the smallest is taken.
     """
     center, mean = x.mean(0), y.mean(0)
     inverse = _ridge_inverse(x - center, RIDGE)
     left_out = y - inverse @ (y - mean) / inverse.diagonal().unsqueeze(1)
-    choices = [(stretch, shift) for stretch in STRETCHES for shift in SHIFTS]
-    stretch, shift = min(choices, key=lambda choice: loss(choice[0] * (left_out - choice[1])))
+    found = {(a, b): losses(a * (left_out - b)).double() for b in SHIFTS for a in STRETCHES}
+    best, shift = min(found, key=lambda choice: float(found[choice].mean()))
+    least = found[best, shift]
+    enough = float(least.mean() + least.std(correction=0) / math.sqrt(len(least)))
+    stretch = next(a for a in STRETCHES if a == best or float(found[a, shift].mean()) <= enough)
     weight = stretch * (x - center).T @ inverse @ (y - mean)  # (H, C)
     return weight.T, stretch * (mean - shift) - center @ weight
 
