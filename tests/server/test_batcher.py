@@ -32,10 +32,13 @@ class Worker:
         self.batches.append(batch)
         self.sent.append([item.size for item in batch.items])
 
-    def answer(self, batcher: Batcher, seconds: float = 0.01, errors: dict[str, str] | None = None) -> None:
+    def answer(
+        self, batcher: Batcher, seconds: float = 0.01, errors: dict[str, str] | None = None, unread_s: float = 0.0
+    ) -> None:
         batch = self.batches.popleft()
         sizes = [1] * len(batch.items)
-        head = {"sizes": sizes, "errors": errors or {}, "run_ms": 1.0, "padding": 0, "counts": {}}
+        run_ms = 1000 * (seconds - unread_s)
+        head = {"sizes": sizes, "errors": errors or {}, "run_ms": run_ms, "padding": 0, "counts": {}}
         batcher.done(self, batch, seconds, head, b"x" * len(sizes))
 
 
@@ -197,3 +200,17 @@ async def test_a_request_begins_again_when_its_version_is_gone() -> None:
     while other.batches:
         other.answer(batcher)
     assert sorted(other.sent) == [[60], [60]] and begun.generation is new and begun.future.done()
+
+
+@asyncly
+async def test_a_server_that_stood_still_does_not_take_its_workers_for_slow() -> None:
+    batcher, _, worker = parts()
+    for _ in range(20):
+        batcher.submit(ask([50]))
+        worker.answer(batcher, 0.05)
+    known = batcher.rate
+    batcher.submit(ask([50]))
+    worker.answer(batcher, 200.05, unread_s=200.0)
+    assert batcher.rate > known / 4
+    for _ in range(5):  # refused, if what waits were thought to take long
+        batcher.submit(ask([50]))

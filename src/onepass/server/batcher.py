@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from onepass.server.settings import Settings
 
 HALF_LIFE_S = 2.0  # of what is known of the speed, in seconds of work
+UNREAD_S = 1.0
+"""More than an answer is ever on its way: one that lay unread while the server stood still tells nothing of speed"""
 FEWEST_TOKENS = 256  # of a batch that is cut short for the time it takes
 MESSAGES = {
     "failed": (500, "The model failed on this text."),
@@ -244,7 +246,7 @@ class Batcher:
                 ask.errors[item.place] = code
             self._one_less(ask)
         if batch.items:
-            self._learn(batch.tokens, seconds)
+            self._learn(batch.tokens, min(seconds, head["run_ms"] / 1000 + UNREAD_S))
             self.metrics.batch(batch, head)
         self.dispatch()
 
