@@ -2,26 +2,22 @@
 
     python -m onepass.bench.attack < SPEC
 
-Elsewhere they would have cores of their own, so here they give way, and nothing of what they do is done by the client
-that takes the time of good requests. The spec is a line of JSON; the attack goes on until stdin is closed, and then
-tells what it did.
+Nothing of what they do is done by the client that takes the time of good requests. The spec is a line of JSON; the
+attack goes on until stdin is closed, and then tells what it did.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 import select
 import socket
 import subprocess
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-NICENESS = 5
 CONNECTIONS = 200
 """Of a flood"""
 SOCKETS = 625
@@ -96,33 +92,37 @@ def _dawdler(port: int, start: bytes) -> socket.socket:
 
 
 def flood(port: int, requests: Sequence[str], per_second: float, going_on: Callable[[float], bool]) -> dict[str, Any]:
-    """Requests at a fixed rate, whatever becomes of those before; each on a connection that has its answer."""
+    """Requests at a fixed rate over connections in turn, whether those before are answered or not.
+
+    What no longer fits into a connection, since the server reads no more of it, is held back.
+    """
     prepared = [request.encode("latin-1") for request in requests]
-    free = deque(_connected(port) for _ in range(CONNECTIONS))
-    busy: dict[int, socket.socket] = {}
-    ready = select.epoll()
-    sent = answered = 0
+    connections, places, ready = [_connected(port) for _ in range(CONNECTIONS)], dict[int, int](), select.epoll()
+    for place, connection in enumerate(connections):
+        places[connection.fileno()] = place
+        ready.register(connection, select.EPOLLIN)
+    asked = held_back = answered = 0
     _say({"begun": True})
     start = time.monotonic()
     while going_on(0.0):
-        due = int((time.monotonic() - start) * per_second) - sent
-        for _ in range(min(due, len(free))):
-            connection = free.popleft()
-            with contextlib.suppress(OSError):  # what it has lost is seen when it is read
-                connection.send(prepared[sent % len(prepared)])
-            busy[connection.fileno()] = connection
-            ready.register(connection, select.EPOLLIN)
-            sent += 1
-        for number, _ in ready.poll(1 / per_second if free else 0.02):
-            connection = busy.pop(number)
-            ready.unregister(number)
-            if _answered(connection):
+        for _ in range(int((time.monotonic() - start) * per_second) - asked):
+            with contextlib.suppress(ConnectionError):  # seen when it is read
+                try:
+                    connections[asked % CONNECTIONS].send(prepared[asked % len(prepared)])
+                except BlockingIOError:
+                    held_back += 1
+            asked += 1
+        for number, _ in ready.poll(1 / per_second):
+            place = places[number]
+            if _answered(connections[place]):
                 answered += 1
-                free.append(connection)
-            else:
-                connection.close()
-                free.append(_connected(port))
-    return {"asked": int((time.monotonic() - start) * per_second), "sent": sent, "answered": answered}
+                continue
+            del places[number]
+            connections[place].close()  # which takes it out of what is polled
+            connections[place] = new = _connected(port)
+            places[new.fileno()] = place
+            ready.register(new, select.EPOLLIN)
+    return {"asked": asked, "held_back": held_back, "answered": answered}
 
 
 def _connected(port: int) -> socket.socket:
@@ -145,7 +145,6 @@ def _say(value: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    os.nice(NICENESS)
     spec = json.loads(sys.stdin.buffer.readline())
     attacks: dict[str, Callable[..., dict[str, Any]]] = {"slow": slow, "flood": flood}
     begin, cpu = attacks[spec.pop("kind")], time.process_time()
