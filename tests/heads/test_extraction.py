@@ -76,6 +76,7 @@ def test_answers_are_read_in_all_usual_forms(answers: Any, starts: Any, spans: A
 @pytest.mark.parametrize(
     ("answers", "message"),
     [
+        ({"text": None, "answer_start": []}, "has None where answers are needed. Write them"),
         ({"text": ["Rome"], "answer_start": [17]}, "from character 17 to 21, outside of its text, which has 19"),
         ({"text": ["Rome"], "answer_start": [-2]}, "from character -2 to 2, outside of its text"),
         ({"text": ["Rome"], "answer_start": [8]}, "has the answer 'Rome' at character 8, where the text has 'Bob '"),

@@ -22,10 +22,16 @@ def test_numbers_are_read_as_they_are_written(value: Any, number: float):
     assert KIND.target({"price": value}, TASK, ()) == number
 
 
-@pytest.mark.parametrize("value", ["cheap", "1,5", [1], "inf", float("-inf"), "nan", "1e999"])
+@pytest.mark.parametrize("value", ["cheap", "1,5", [1], "inf", float("-inf"), "nan", "1e999", 10**400])
 def test_what_is_no_finite_number_is_refused(value: Any):
     with pytest.raises(ValueError, match=r"has .* where a (finite )?number is needed\."):
         KIND.target({"price": value}, TASK, ())
+
+
+def test_numbers_whose_spread_no_answer_could_hold_are_refused():
+    with pytest.raises(ValueError, match=r"has 1e\+200, which is too large: give its logarithm"):
+        KIND.target({"price": 1e200}, TASK, ())
+    assert KIND.target({"price": "-1e30"}, TASK, ()) == -1e30
 
 
 def test_numbers_that_are_all_the_same_cannot_be_learned():

@@ -162,9 +162,9 @@ def answers_in(cell: Any, starts: Any = None) -> list[tuple[str, int | None]]:
     if isinstance(cell, (list, tuple)) and cell and all(isinstance(one, Mapping) for one in cell):
         return [pair for one in cell for pair in answers_in(one)]
     texts = [cell] if isinstance(cell, (str, int, float)) else cell
-    places = [None] * len(texts) if blank(starts) else starts if isinstance(starts, (list, tuple)) else [starts]
     if not isinstance(texts, (list, tuple)) or not all(isinstance(one, (str, int, float)) for one in texts):
         raise ValueError(f"has {shown(cell)} where answers are needed. {ADVICE}")
+    places = [None] * len(texts) if blank(starts) else starts if isinstance(starts, (list, tuple)) else [starts]
     if len(texts) != len(places):
         raise ValueError(f"has {len(texts)} answers but {len(places)} starts. Give one start for each answer.")
     found = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,11 +10,14 @@ import numpy as np
 
 from onepass.data.items import Reading
 from onepass.heads.base import Kind, Row, wrong_option
+from onepass.heads.cells import shown
 from onepass.prediction import Prediction
 from onepass.tasks import Task
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+LARGEST = 1e30  # float32, in which answers are computed, ends at 3e38
 
 
 def correlation(answers: np.ndarray, targets: np.ndarray, statistic: str) -> float:
@@ -60,8 +64,12 @@ class Regression(Kind):
             number = float(value)
         except (TypeError, ValueError):
             raise ValueError(f"has {value!r} where a number is needed.") from None
+        except OverflowError:  # a whole number of hundreds of digits
+            number = math.inf
         if not np.isfinite(number):
-            raise ValueError(f"has {value!r} where a finite number is needed.")
+            raise ValueError(f"has {shown(value)} where a finite number is needed.")
+        if abs(number) > LARGEST:
+            raise ValueError(f"has {value!r}, which is too large: give its logarithm. Possible: up to {LARGEST:g}.")
         return number
 
     def faults(self, task: Task, targets: np.ndarray) -> list[str]:
