@@ -1,12 +1,15 @@
 """What is made of the lines of many runs."""
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from onepass.bench.accuracy import bootstrap, plan, summarise
+from onepass.bench.accuracy import Run, Running, bootstrap, plan, run_all, summarise
+from onepass.bench.fingerprint import suite_fingerprint
 from onepass.bench.plot import check_plot, plot_accuracy
 from onepass.errors import ConfigError
 
@@ -67,3 +70,41 @@ def test_the_faults_of_a_suite_are_told_once_before_anything_trains(suite: Path,
         plan(str(tmp_path / "nowhere.yaml"), ["readers", "mtop"], 3, ())
     with pytest.raises(ConfigError, match=r"^Unknown method 'raeders'"):
         plan(str(suite), ["readers", "raeders"], 3, ())
+
+
+def test_a_method_named_twice_is_one_method(suite: Path) -> None:
+    assert [run.method for run in plan(str(suite), ["readers", "single", "readers"], 1, ())] == ["readers", "single"]
+
+
+def test_a_line_counts_only_for_the_suite_and_the_rows_it_was_measured_on(suite: Path, tmp_path: Path) -> None:
+    run, output = Run(str(suite), "readers", 0), tmp_path / "lines.jsonl"
+    kept = {"key": run.key, "holds": suite_fingerprint(str(suite))}
+    output.write_text(json.dumps(kept) + "\n")
+    assert run_all([run], output, progress=False, limit_s=0) == [kept]
+    copy = tmp_path / "copy"
+    shutil.copytree(suite.parent, copy, ignore=shutil.ignore_patterns("copy"))
+    assert run_all([Run(str(copy / suite.name), "readers", 0)], output, progress=False, limit_s=0) == [kept]
+
+    rows = suite.with_name("same.csv")
+    before = rows.read_text()
+    rows.write_text(before.replace("yes", "YES"))  # as long as before
+    assert run_all([run], output, progress=False, limit_s=0) == []
+    rows.write_text(before)
+    assert run_all([run], output, progress=False, limit_s=0) == [kept]
+    suite.write_text(suite.read_text().replace("epochs: 1", "epochs: 2"))
+    assert run_all([run], output, progress=False, limit_s=0) == []
+
+
+class Talkative(Run):
+    module = "talkative"
+
+
+def test_a_run_that_says_more_than_a_pipe_holds_comes_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "import sys\nsys.stderr.write('warning\\n' * 40_000)\nprint('{\"average\": 1}')\n"
+    (tmp_path / "talkative.py").write_text(code)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    running = Running(Talkative("news.yaml", "readers", 0), "abc", tmp_path / "lines.jsonl")
+    running.process.wait(timeout=60)
+    assert running.line() == {"average": 1, "holds": "abc"}

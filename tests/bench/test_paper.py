@@ -73,6 +73,19 @@ def test_every_configuration_can_be_planned_on_a_suite_of_other_tasks(path: Path
     assert len({run.key for run in runs}) == len(runs)
 
 
+def test_what_is_no_table_is_said_with_all_its_faults(tmp_path: Path) -> None:
+    rows = [{"method": "mtdnn"}, {"name": "b", "train": 3, "paper": {"average": "high"}}]
+    with pytest.raises(ConfigError) as caught:
+        read_table(write(tmp_path / "table.yaml", rows=rows, published=3))
+    for place in ("rows, 1, name", "rows, 2, train", "rows, 2, paper, average", "published"):
+        assert f"\n  - {place}: " in str(caught.value)
+    with pytest.raises(ConfigError, match="two rows are named 'a'"):
+        read_table(write(tmp_path / "table.yaml", rows=[{"name": "a", "method": "mtdnn"}, {"name": "a"}]))
+    (tmp_path / "table.yaml").write_bytes(b"title: \xff")
+    with pytest.raises(ConfigError, match="is not UTF-8 text"):
+        read_table(tmp_path / "table.yaml")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_every_configuration_is_trained_and_tested(path: Path, suite: Path) -> None:

@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from onepass.cli.console import write_json
+from onepass.cli.console import whole_numbers, write_json
+from onepass.errors import ConfigError
 
 
 def test_json_has_no_nan(capsys: pytest.CaptureFixture[str]) -> None:
@@ -15,3 +16,9 @@ def test_json_has_no_nan(capsys: pytest.CaptureFixture[str]) -> None:
     written = capsys.readouterr().out
     found = json.loads(written, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
     assert found == {"row": {"x": None}, "scores": [1.5, None, None], "labels": ["a", None, 2]}
+
+
+@pytest.mark.parametrize("text", ["2,x", "", "2,,4", "0,2", "-1", "1.5", "²"])
+def test_numbers_of_an_option_are_whole_and_above_0(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"--counts is .*Possible: whole numbers from 1"):
+        whole_numbers("counts", text)

@@ -2,7 +2,7 @@
 
 A suite is a task file like any user's, with test files. Every run trains on train, keeps the checkpoint that is best
 on validation and is scored once on test. Runs are processes of their own, several side by side; each leaves one JSON
-line, and a run whose line is there already is not repeated.
+line, and a run whose line is there already is not repeated, unless the suite or its data changed since.
 """
 
 from __future__ import annotations
@@ -14,16 +14,18 @@ import math
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from tqdm import tqdm
 
 from onepass.bench.calibration import trust_of_model
+from onepass.bench.fingerprint import suite_fingerprint
 from onepass.errors import ConfigError, OnepassError, listed, unknown
 
 if TYPE_CHECKING:
@@ -93,7 +95,7 @@ def run_once(run: Run, folder: Path | None = None) -> dict[str, Any]:
         "chosen": list(run.tasks),
         "average": result["average"],
         "tasks": {name: scores["score"] for name, scores in result["tasks"].items()},
-        "validation": float(np.mean(validation)),
+        "validation": float(np.mean(validation)) if validation else None,
         "seconds": model.training_record["seconds"],
         "data_used": 100 * model.training_record["rows_used"]["share"],
     }
@@ -115,21 +117,24 @@ def run_all(
     way are stopped, to go on with the next call, and the lines that there are returned.
     """
     output.parent.mkdir(parents=True, exist_ok=True)
-    done = {line["key"]: line for line in read_lines(output)}
+    runs = list(dict.fromkeys(runs))
+    holds = {suite: suite_fingerprint(suite) for suite in {run.suite for run in runs}}
+    done = {line["key"]: line for line in read_lines(output) if line.get("holds") in (None, *holds.values())}
     waiting = [run for run in runs if run.key not in done]
-    running: list[tuple[Run, subprocess.Popen[str]]] = []
+    running: list[Running] = []
     failures: list[str] = []
     end = time.monotonic() + (math.inf if limit_s is None else limit_s)
     bar = tqdm(total=len(runs), initial=len(runs) - len(waiting), unit="run", disable=not progress)
     try:
         while (waiting or running) and time.monotonic() < end:
             while waiting and len(running) < jobs:
-                running.append((waiting[0], _start(waiting.pop(0), output)))
+                run = waiting.pop(0)
+                running.append(Running(run, holds[run.suite], output))
             time.sleep(0.2)
-            for entry in [entry for entry in running if entry[1].poll() is not None]:
+            for entry in [entry for entry in running if entry.process.poll() is not None]:
                 running.remove(entry)
                 try:
-                    done[entry[0].key] = line = _finish(*entry)
+                    done[entry.run.key] = line = entry.line()
                 except OnepassError as error:
                     failures.append(str(error))
                     continue
@@ -138,27 +143,44 @@ def run_all(
                 bar.set_postfix_str(f"{line['method']} seed {line['seed']}: {line['average']:.2f}")
                 bar.update()
     finally:
-        for _, process in running:
-            process.kill()
+        for entry in running:
+            entry.process.kill()
         bar.close()
     if failures:
         raise OnepassError(listed(failures))
     return [done[run.key] for run in runs if run.key in done]
 
 
-def _start(run: Run, output: Path) -> subprocess.Popen[str]:
-    folder = output.parent / f".{output.stem}" / hashlib.sha256(run.key.encode()).hexdigest()[:16]
-    folder.parent.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", run.module, json.dumps(asdict(run)), str(folder)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+class Running:
+    """A run that is under way, in a process of its own."""
+
+    def __init__(self, run: Run, holds: str, output: Path):
+        self.run, self.holds = run, holds
+        name = hashlib.sha256(f"{run.key}{holds}".encode()).hexdigest()[:16]
+        folder = output.parent / f".{output.stem}" / name
+        folder.parent.mkdir(exist_ok=True)
+        # Files, not pipes: a process that says more than a pipe holds would wait for a reader for ever.
+        self.out, self.err = _scratch(), _scratch()
+        command = [sys.executable, "-m", run.module, json.dumps(asdict(run)), str(folder)]
+        self.process = subprocess.Popen(command, stdout=self.out, stderr=self.err)
+
+    def line(self) -> dict[str, Any]:
+        """What is kept of the run, once its process is over."""
+        out, err = _text_of(self.out), _text_of(self.err)
+        if self.process.returncode:
+            raise OnepassError(f"{self.run.method}, seed {self.run.seed} failed:\n{err.strip()[-3000:]}")
+        line: dict[str, Any] = json.loads(out.splitlines()[-1])
+        return line | {"holds": self.holds}
 
 
-def _finish(run: Run, process: subprocess.Popen[str]) -> dict[str, Any]:
-    out, err = process.communicate()
-    if process.returncode:
-        raise OnepassError(f"{run.method}, seed {run.seed} failed:\n{err.strip()[-3000:]}")
-    line: dict[str, Any] = json.loads(out.splitlines()[-1])
-    return line
+def _scratch() -> IO[str]:
+    return tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
+
+
+def _text_of(file: IO[str]) -> str:
+    with file:
+        file.seek(0)
+        return file.read()
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -252,7 +274,8 @@ def plan(
             faults[str(error)] = None
     if faults:
         raise ConfigError(listed(list(faults)))
-    return [Run(suite, method, seed, tuple(overrides), tasks, trust) for seed in range(seeds) for method in methods]
+    once = dict.fromkeys(methods)
+    return [Run(suite, method, seed, tuple(overrides), tasks, trust) for seed in range(seeds) for method in once]
 
 
 def _all_but(suite: str, without: Sequence[str]) -> tuple[str, ...]:

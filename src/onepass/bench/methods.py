@@ -37,10 +37,8 @@ def compare(
     limit_s: float | None = None,
 ) -> dict[str, Any]:
     """The table's rows: those of `summarise`, with each method's cost and relative time; without seeds these alone."""
-    overrides = one_recipe(suite, overrides)
+    overrides, methods = one_recipe(suite, overrides), list(dict.fromkeys(methods))
     runs = plan(suite, methods, max(seeds, 1), overrides)
-    for run in runs[: len(methods)]:
-        read_suite(run)  # all faults of the suite and of every method, before anything trains
     if seeds:
         summary = summarise(run_all(runs, output, jobs, progress, limit_s))
     else:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from onepass.analysis.spread import score_spread
 from onepass.bench.accuracy import Run, one_recipe, read_suite, run_all
@@ -85,6 +86,8 @@ def read_table(path: str | Path) -> Table:
         document = parse(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not UTF-8 text. Give a table of configs/papers.") from None
     faults = [f"line {line}: {what}" for line, what in document.faults]
     if faults or not isinstance(document.value, dict) or not isinstance(document.value.get("rows"), list):
         raise ConfigError(f"{path} is no paper's table: {listed(faults) if faults else 'it has no list of rows.'}")
@@ -93,15 +96,26 @@ def read_table(path: str | Path) -> Table:
     faults += [unknown("key", key, _names(Table)) for key in given if key not in _names(Table)]
     faults += [unknown("key of a row", key, _names(Row)) for row in rows for key in row if key not in _names(Row)]
     faults += [f"{key} is missing." for key in ("title", "paper") if key not in given]
+    names = [str(row.get("name")) for row in rows]
+    faults += [f"two rows are named {name!r}." for name in dict.fromkeys(names) if names.count(name) > 1]
     if faults:
         raise ConfigError(f"{path}: {listed(faults)}")
-    for row in rows:
-        row |= {key: tuple(row[key]) for key in ("without", "ways") if key in row}
-    lists = {key: tuple(given.get(key, ())) for key in ("new", "orders")}
-    table = Table(**{**given, **lists}, rows=tuple(Row(**row) for row in rows))
+    try:
+        table = TypeAdapter(Table).validate_python({**given, "rows": rows})
+    except ValidationError as error:
+        faults = [f"{_place(fault['loc'])}: {fault['msg']}." for fault in error.errors()]
+        raise ConfigError(f"{path}: {listed(faults)}") from None
     if faults := table_faults(table):
         raise ConfigError(f"{path}: {listed(faults)}")
     return table
+
+
+def _place(keys: Sequence[str | int]) -> str:
+    """
+    >>> _place(["rows", 0, "train"])
+    'rows, 1, train'
+    """
+    return ", ".join(str(key + 1) if isinstance(key, int) else key for key in keys)
 
 
 def table_faults(table: Table) -> list[str]:

@@ -13,7 +13,7 @@ from onepass.cli.bench_methods import affinity, methods, scaling, tasks
 from onepass.cli.bench_paper import paper
 from onepass.cli.bench_serve import serve
 from onepass.cli.bench_transfer import transfer
-from onepass.cli.console import listen, progress, show, table, write_json
+from onepass.cli.console import listen, progress, show, table, whole_numbers, write_json
 from onepass.cli.guard import guarded
 
 bench = typer.Typer(no_args_is_help=True, help="Measure accuracy and cost. The figures are in benchmarks/RESULTS.md.")
@@ -91,7 +91,7 @@ def training(
     """Time of a training row as the number of tasks grows, and the memory of a training on the CPU."""
     from onepass.bench.training import cost_per_row, peak_memory
 
-    found: dict[str, Any] = cost_per_row(method, [int(count) for count in tasks.split(",")])
+    found: dict[str, Any] = cost_per_row(method, whole_numbers("tasks", tasks))
     if suite is not None:
         found["memory"] = peak_memory(suite, overrides or ())
     if json:

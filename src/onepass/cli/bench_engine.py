@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from onepass.cli.console import listen, say, show, table, write_json
+from onepass.cli.console import listen, say, show, table, whole_numbers, write_json
 from onepass.errors import ConfigError
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
@@ -35,9 +35,7 @@ def cost(
     from onepass.bench.cost import cost as measure
     from onepass.bench.cost import plot as draw
 
-    counts = [int(part) for part in tasks.split(",") if part.strip().isdigit()]
-    if not counts or len(counts) < len(tasks.split(",")) or min(counts) < 1:
-        raise ConfigError(f"--tasks is {tasks!r}. Possible: whole numbers from 1, with commas between them.")
+    counts = whole_numbers("tasks", tasks)
     listen(quiet=json)
     found = measure(
         counts, methods.split(), texts=texts, length=length, rounds=rounds, threads=threads, int8=int8, cpu=cpu

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from onepass.cli.console import listen, percent, progress, show, table, write_json
+from onepass.cli.console import listen, percent, progress, show, table, whole_numbers, write_json
 
 Suite = Annotated[str, typer.Option(help="A task file with test files.", metavar="TASKS.YAML")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
@@ -84,7 +84,7 @@ def scaling(
     from onepass.bench.subsets import task_scaling
 
     listen(quiet=json)
-    numbers = [int(count) for count in counts.split(",")]
+    numbers = whole_numbers("counts", counts)
     found = task_scaling(
         suite, methods.split(), numbers, seeds=seeds, overrides=overrides or (), output=output, jobs=jobs,
         progress=progress(),

@@ -8,6 +8,8 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
+from onepass.errors import ConfigError
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
@@ -56,6 +58,18 @@ def table(*columns: str, numbers: tuple[str, ...] = ()) -> Table:
             column, justify="right" if column in numbers else "left", overflow="fold", min_width=len(column)
         )
     return made
+
+
+def whole_numbers(option: str, text: str) -> list[int]:
+    """The numbers of an option such as --tasks 8,100.
+
+    >>> whole_numbers("tasks", "8, 100")
+    [8, 100]
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise ConfigError(f"--{option} is {text!r}. Possible: whole numbers from 1, with commas between them.")
+    return [int(part) for part in parts]
 
 
 def progress(quiet: bool = False) -> bool:

@@ -1,0 +1,41 @@
+"""What a suite holds, as a short text: a result is only worth keeping for the tasks and rows it was measured on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from onepass.tasks import read_task_file
+
+
+def suite_fingerprint(suite: str) -> str:
+    """64 bits that change with a suite's settings and with its data files, wherever the suite is kept."""
+    file = read_task_file(suite)
+    known: dict[str, Any] = {
+        "encoder": Path(file.encoder).name,
+        "method": file.method.model_dump(),
+        "train": file.train,
+    }
+    known["tasks"] = {
+        name: {key: _hash_of(value) if isinstance(value, Path) else value for key, value in dict(task).items()}
+        for name, task in file.tasks.items()
+    }
+    return hashlib.blake2b(json.dumps(known, sort_keys=True).encode(), digest_size=8).hexdigest()
+
+
+def _hash_of(path: Path) -> str:
+    """Of a data file; one that is not there is told of when it is read."""
+    try:
+        state = path.stat()
+        return _hash_of_state(path, state.st_size, state.st_mtime_ns)
+    except OSError:
+        return ""
+
+
+@cache  # several tasks may read one large file
+def _hash_of_state(path: Path, size: int, changed: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=8)).hexdigest()
