@@ -87,6 +87,8 @@ def test_other_options_or_data_are_not_mixed_into_a_training(
     with pytest.raises(ConfigError, match="changed since"):
         train(news, tmp_path / "model", overrides=[*OPTIONS, "train.seed=7"], resume=True, progress=False)
     topics = news.with_name("topic.csv")
-    topics.write_text(topics.read_text() + "one more late goal,sport\n")
-    with pytest.raises(ConfigError, match="changed since"):
-        train(news, tmp_path / "model", overrides=OPTIONS, resume=True, progress=False)
+    header, *rows = topics.read_text().splitlines(keepends=True)
+    for changed in ([*rows, "one more late goal,sport\n"], rows[::-1]):
+        topics.write_text("".join([header, *changed]))
+        with pytest.raises(ConfigError, match="changed since"):
+            train(news, tmp_path / "model", overrides=OPTIONS, resume=True, progress=False)

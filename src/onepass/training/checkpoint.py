@@ -134,5 +134,7 @@ def training_key(file: TaskFile, sets: Sequence[TaskSet]) -> str:
     parts = {
         "file": file.model_dump(mode="json", exclude={"path"}),
         "data": [[fingerprint(item.train), fingerprint(item.validation)] for item in sets],
+        # A checkpoint knows the rows that are still to come by their numbers.
+        "order": [hashlib.blake2b(item.train.hashes.tobytes(), digest_size=8).hexdigest() for item in sets],
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -27,8 +27,8 @@ def history_record(
 def spoken(record: Mapping[str, Any], epoch: float) -> str:
     """A record as a line of a log."""
     worst = min(record["scores"], key=record["scores"].__getitem__)
-    loss = float(np.mean(list(record["losses"].values()))) if record["losses"] else float("nan")
+    losses = list(record["losses"].values())  # none before the first step
     return (
         f"{record['stage']}, epoch {epoch:.4g}: mean {record['average']:.1f}, worst {record['scores'][worst]:.1f} "
-        f"({worst}), loss {loss:.3f}{', best so far' if record['best'] else ''}"
+        f"({worst}){f', loss {np.mean(losses):.3f}' if losses else ''}{', best so far' if record['best'] else ''}"
     )
