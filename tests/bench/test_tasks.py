@@ -30,3 +30,11 @@ def test_a_model_of_other_tasks_cannot_be_compared_with(model: Path, tmp_path: P
     other.discard(2)
     with pytest.raises(ConfigError, match="other tasks"):
         relations(Model.load(model), other)
+
+
+def test_one_task_has_no_other_to_stand_to(model: Path) -> None:
+    alone = Model.load(model)
+    alone.discard(2)
+    alone.discard(1)
+    with pytest.raises(ConfigError, match="one task"):
+        relations(alone)

@@ -23,6 +23,8 @@ def relations(model: Model, singles: Model | None = None, batches: int = 4) -> d
     from onepass.analysis.affinity import affinity, shared_parameters
     from onepass.analysis.similarity import first_inputs, mean_similarities, similarities
 
+    if len(model.tasks) < 2:
+        raise ConfigError("The model has one task. What tasks do to each other needs two.")
     if singles is not None and singles.names != model.names:
         raise ConfigError(f"The models have other tasks: {listed([', '.join(model.names), ', '.join(singles.names)])}")
     sets = training_sets(model)

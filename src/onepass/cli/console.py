@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
+UNBOUNDED = 100_000
+
+
 def say(message: str) -> None:
     """A message for the person at the keyboard."""
     sys.stderr.write(message + "\n")
@@ -22,7 +26,10 @@ def say(message: str) -> None:
 
 
 def show(*parts: RenderableType) -> None:
-    """Results on stdout: tables as wide as the terminal, text unbroken, so that commands can be pasted."""
+    """Results on stdout: tables as wide as the terminal, text unbroken, so that commands can be pasted.
+
+    What goes to a file or a pipe is as wide as it is: 80 characters would break numbers and leave columns out.
+    """
     console = results()
     for part in parts:
         console.print(part, markup=False, soft_wrap=isinstance(part, str))
@@ -31,7 +38,8 @@ def show(*parts: RenderableType) -> None:
 def results() -> Console:
     from rich.console import Console
 
-    return Console(file=sys.stdout, highlight=False)
+    in_terminal = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(file=sys.stdout, highlight=False, width=None if in_terminal else UNBOUNDED)
 
 
 def write_json(value: Any) -> None:
