@@ -67,6 +67,13 @@ def test_all_missing_files_are_told_at_once(glue, tmp_path):
     assert list(yaml.safe_load(made.task_file.read_text())["tasks"]) == ["sst2", "rte"]
 
 
+def test_a_label_that_nobody_knows_is_a_fault_and_no_row_to_leave_out(glue, tmp_path):
+    file = glue / "RTE" / "train.tsv"
+    file.write_text(file.read_text().replace("not_entailment", "contradiction"))
+    with pytest.raises(DataError, match=r"RTE/train\.tsv, line 3 .*label is 'contradiction'.*entailment"):
+        write_recipe(RECIPES["glue"], tmp_path / "tasks.yaml", glue, only=["rte"])
+
+
 def test_mrpc_can_be_built_from_microsofts_own_file(glue, tmp_path, rows):
     (glue / "MRPC" / "train.tsv").unlink()
     (glue / "MRPC" / "dev.tsv").unlink()

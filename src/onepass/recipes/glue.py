@@ -11,16 +11,19 @@ from onepass.recipes.recipe import Answers, Hub, KnownSet, Part, Recipe, Results
 
 Make = Callable[[Row], Row | None]
 NLI = ("entailment", "neutral", "contradiction")
+NOT_AGREED = "-"  # what MNLI and SNLI write where the annotators did not agree
 
 
 def _renamed(columns: Mapping[str, str], label: str | None, names: Mapping[str, str]) -> Make:
-    """Our row: the columns under our names, and the label in words; rows whose label is none of them are left out."""
+    """Our row: the columns under our names, and the label in words; rows on whose label nobody agreed are left out."""
 
     def make(row: Row) -> Row | None:
         made: Row = {ours: row[theirs] for ours, theirs in columns.items()}
         if label is not None:
-            if row[label] not in names:
+            if row[label] == NOT_AGREED:
                 return None
+            if row[label] not in names:
+                raise ValueError(f"{label} is {row[label]!r}, and only {', '.join(names)} are known")
             made["label"] = names[row[label]]
         return made
 

@@ -1,6 +1,6 @@
 """SNLI and SciTail: does one sentence entail another?"""
 
-from onepass.recipes.glue import NLI
+from onepass.recipes.glue import NLI, NOT_AGREED
 from onepass.recipes.originals import json_lines, table
 from onepass.recipes.recipe import Hub, KnownSet, Part, Recipe, Row
 
@@ -9,7 +9,7 @@ THREE = {"train": "train", "validation": "validation", "test": "test"}
 
 
 def _snli(row: Row) -> Row | None:
-    if row["gold_label"] not in NLI:  # "-": the annotators did not agree
+    if row["gold_label"] == NOT_AGREED:
         return None
     return {"premise": row["sentence1"], "hypothesis": row["sentence2"], "label": row["gold_label"]}
 
