@@ -149,6 +149,7 @@ def test_missing_and_wrong_weights_are_named_together(folder: Path):
         del weights["encoder.layer.1.attention.self.key.weight"]
         del weights["embeddings.LayerNorm.bias"]
         weights["encoder.layer.0.output.dense.weight"] = torch.zeros(32, 7)
+        weights["encoder.layer.1.output.dense.bias"][3] = torch.nan
 
     change(folder, spoil)
     with pytest.raises(EncoderError) as caught:
@@ -157,6 +158,7 @@ def test_missing_and_wrong_weights_are_named_together(folder: Path):
     assert "encoder.layer.1.attention.self.key.weight is missing" in message
     assert "embeddings.LayerNorm.bias is missing" in message
     assert "encoder.layer.0.output.dense.weight is (32, 7), expected (32, 48)" in message
+    assert "encoder.layer.1.output.dense.bias has numbers that are not finite" in message
 
 
 def test_a_shard_outside_the_folder_is_refused(folder: Path):
@@ -169,7 +171,15 @@ def test_a_shard_outside_the_folder_is_refused(folder: Path):
 def test_a_tokenizer_of_another_encoder_is_refused(folder: Path):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"vocab_size": 10}))
-    with pytest.raises(EncoderError, match="has 18 tokens, but the encoder 10"):
+    with pytest.raises(EncoderError, match="go up to number 17, but the encoder has 10"):
+        load_encoder(folder)
+
+
+def test_a_token_whose_number_the_encoder_does_not_have_is_refused(folder: Path):
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    tokenizer["model"]["vocab"]["late"] = 64  # few tokens, but one beyond the encoder's 64
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    with pytest.raises(EncoderError, match="go up to number 64, but the encoder has 64"):
         load_encoder(folder)
 
 

@@ -46,10 +46,10 @@ def load_encoder(source: str | Path, *, max_length: int | None = None) -> tuple[
             f"Give train.max_length={config.capacity}, or less."
         )
     tokenizer = Tokenizer.load(_file(folder, "tokenizer.json"), max_length or min(MAX_LENGTH, config.capacity))
-    if tokenizer.vocab_size > config.vocab_size:
+    if (highest := tokenizer.highest_id) >= config.vocab_size:
         raise EncoderError(
-            f"{folder}: the tokenizer has {tokenizer.vocab_size} tokens, but the encoder {config.vocab_size}. "
-            "They do not belong together."
+            f"{folder}: the tokenizer's tokens go up to number {highest}, but the encoder has {config.vocab_size}, "
+            "from 0 on. They do not belong together."
         )
     return build_encoder(config, _translate(config, _read_weights(folder), folder)), tokenizer
 
@@ -192,9 +192,11 @@ def _translate(config: EncoderConfig, published: dict[str, Tensor], folder: Path
         faults += wrong
         if not wrong:
             weights[ours] = torch.cat(parts)  # also for one part: a copy, since load_file may map the file
+            if not weights[ours].isfinite().all():
+                faults.append(f"{', '.join(names)} has numbers that are not finite")
     if faults:
         shown = faults[:20] + ([f"and {len(faults) - 20} more"] if len(faults) > 20 else [])
-        raise EncoderError(f"{folder}: the weights do not fit config.json: {'; '.join(shown)}.")
+        raise EncoderError(f"{folder}: the weights cannot be used with config.json: {'; '.join(shown)}.")
     return weights
 
 

@@ -70,6 +70,11 @@ class Tokenizer:
                 "Its tokenizer.json needs a post_processor."
             )
 
+    @property
+    def highest_id(self) -> int:
+        """The largest number of a word piece; numbers may have gaps."""
+        return max(self._tokenizer.get_vocab().values())
+
     def encode(self, texts: Sequence[tuple[str, ...]]) -> list[Encoded]:
         """The word pieces of each text; a text is a tuple of one string, or of two for a pair."""
         limit = CHARACTERS_PER_TOKEN * self.max_length
