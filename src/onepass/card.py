@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-if TYPE_CHECKING:
-    from onepass.model import Model
+from onepass.tasks import Task
 
 
-def model_card(model: Model) -> str:
-    """A model card with one row a task."""
+def card(tasks: Sequence[Task], records: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> str:
+    """A model card with one row a task; `config` is the folder's config.json."""
     rows = []
-    for task, record in zip(model.tasks, model.records, strict=True):
+    for task, record in zip(tasks, records, strict=True):
         scores = record.get("scores", {}).get("validation", {})
         score = f"{scores['score']:.1f} ({scores['metric']}, {scores['rows']} rows)" if scores else ""
         labels = ", ".join(task.labels[:12]) + (", ..." if len(task.labels) > 12 else "")
         labels = " ".join(labels.replace("|", "\\|").split())  # what would break the table
         rows.append(f"| {task.name} | {task.kind} | {labels} | {record.get('rows', {}).get('train', '')} | {score} |")
-    passes = "one pass" if model.method.one_pass else f"{len(model.tasks)} passes"
+    encoder = config["encoder"]
+    passes = "one pass" if config.get("one_pass", True) else f"{len(tasks)} passes"
     return f"""---
 library_name: onepass
 pipeline_tag: text-classification
 ---
-# {len(model.tasks)} tasks, {passes}
+# {len(tasks)} tasks, {passes}
 
-Encoder: {model.source} ({model.method.encoder.config.family}). Method: {model.choice.name}.
+Encoder: {encoder["source"]} ({encoder["config"]["family"]}). Method: {config["method"]["name"]}.
 
 | task | kind | labels | training rows | validation score |
 |---|---|---|---|---|

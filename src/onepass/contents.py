@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 NEEDED = ("config.json", "tokenizer.json", "encoder.safetensors")
+RECORDED = ("rows", "data", "scores", "version", "added", "calibration", "thresholds")
+"""The keys of task.json that go into a model's record of a task"""
+DERIVED = ("report.html",)
+"""What was made from the whole model; it would say something else than the changed model, and has to be made anew.
+The engine is not among them: it takes the tasks from their folders."""
 
 
 def find_folder(source: str | Path) -> Path:

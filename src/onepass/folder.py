@@ -22,8 +22,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from onepass.atomic import MANIFEST, draft_of, new_folder, reason, write_json
-from onepass.card import model_card
-from onepass.contents import FORMAT, find_folder, model_files, read_config, task_of, task_order
+from onepass.card import card
+from onepass.contents import FORMAT, RECORDED, find_folder, model_files, read_config, task_of, task_order
 from onepass.encoder.config import EncoderConfig
 from onepass.encoder.loading import build_encoder, fingerprint
 from onepass.encoder.tokenizer import Tokenizer
@@ -31,9 +31,6 @@ from onepass.errors import ConfigError, EncoderError, FolderError
 from onepass.methods import make_method
 from onepass.model import Model
 from onepass.tasks import MethodChoice
-
-RECORDED = ("rows", "data", "scores", "version", "added", "calibration", "thresholds")
-"""The keys of task.json that go into a model's record of a task"""
 
 
 def check_output(path: Path, *, overwrite: bool = False, needed: int = 0) -> None:
@@ -81,14 +78,15 @@ def save_model(model: Model, path: Path, *, overwrite: bool = False) -> None:
     if broken := [name for name, p in model.named_parameters() if not torch.isfinite(p).all()]:
         raise FolderError(f"The model was not written: {broken[0]} holds numbers that are not finite.")
     with new_folder(path, overwrite=overwrite) as folder:
-        write_json(folder / "config.json", _config(model))
+        config = _config(model)
+        write_json(folder / "config.json", config)
         model.tokenizer.save(folder / "tokenizer.json")
         _save(_tensors(model.method.encoder), folder / "encoder.safetensors")
         if shared := shared_weights(model):
             _save(shared, folder / "method.safetensors")
         for number in range(len(model.tasks)):
             save_task(model, number, folder / "tasks" / model.tasks[number].name)
-        (folder / "README.md").write_text(model_card(model), encoding="utf-8")
+        (folder / "README.md").write_text(card(model.tasks, model.records, config), encoding="utf-8")
 
 
 def save_task(model: Model, number: int, folder: Path, order: int | None = None) -> None:

@@ -12,8 +12,12 @@ from typing import Any
 import pytest
 
 from onepass import living
+from onepass.atomic import read_json, write_json
+from onepass.server.archive import pack, unpack
+from onepass.server.folder import revision_of
 from onepass.server.frames import frame, receive
-from onepass.server.worker import Served
+from onepass.server.served import Served
+from onepass.server.versions import keep
 
 
 @pytest.fixture
@@ -55,8 +59,8 @@ class Process:
             pass
         return found
 
-    def load(self, gently: bool = False) -> dict[str, Any]:
-        self.ours.sendall(frame({"op": "load", "gently": gently}))
+    def load(self, gently: bool = False, **facts: Any) -> dict[str, Any]:
+        self.ours.sendall(frame({"op": "load", "gently": gently, **facts}))
         return self.hear()[0]
 
     def tasks(self) -> set[str]:
@@ -100,6 +104,33 @@ def test_a_worker_takes_the_next_version_from_what_it_has_and_keeps_that_if_it_i
     shutil.copytree(served, folder)
     assert worker.load()["revision"] == first["revision"]
     assert worker.tasks() == every
+
+
+@pytest.mark.parametrize("gently", [False, True])
+def test_a_worker_changes_the_folder_itself_and_leaves_it_alone_if_it_could_not_serve_it(
+    served: Path, tmp_path: Path, start_worker: Callable[[Path], Process], gently: bool
+) -> None:
+    folder, archived = Path(shutil.copytree(served, tmp_path / "model")), tmp_path / "archived"
+    unpack(pack(folder, "topic"), archived, 10_000_000)
+    worker = start_worker(folder)
+    worker.load()
+    every = worker.tasks()
+    kept = keep(folder)
+    install = {"change": "install", "name": "subject", "archived": str(archived)}
+    told = worker.load(gently, change=install, niceness=19)
+    assert told["op"] == "ready" and "largest change" in told["proof"]
+    assert told["revision"] == revision_of(folder) and worker.tasks() == every | {"subject"}
+    told = worker.load(gently, change={"change": "rollback", "name": None, "revision": kept})
+    assert told["revision"] == kept == revision_of(folder) and worker.tasks() == every
+    # A task that cannot be loaded: its labels are not those of its weights.
+    known = read_json(archived / "task.json")
+    write_json(archived / "task.json", {**known, "labels": [*known["labels"], "another"]})
+    told = worker.load(gently, change=install)
+    assert told["op"] == "refused" and told["elsewhere"]
+    write_json(archived / "task.json", [])
+    told = worker.load(gently, change=install)
+    assert told["op"] == "refused" and not told["elsewhere"]
+    assert revision_of(folder) == kept and worker.tasks() == every
 
 
 def test_answers_leave_in_the_order_of_their_batches(served: Path, start_worker: Callable[[Path], Process]) -> None:

@@ -6,19 +6,23 @@ import asyncio
 import io
 import itertools
 import json
+import logging
 import math
 import zipfile
 from typing import TYPE_CHECKING, Any
 
 from onepass.bench.check import Check
-from onepass.bench.load import Client, Load, open_loop
+from onepass.bench.load import Client, Load, open_loop, saturate
 from onepass.bench.served import Server
 
 if TYPE_CHECKING:
     from onepass.bench.serve import Bench
 
+log = logging.getLogger(__name__)
 NAME = "benched"
 ALONE = 5  # times that requests are sent for two seconds before the changes, and as often after
+TOGETHER = 10  # rounds after which the changes pause for as long again
+WARM_S = 3.0  # of many requests on each of two workers, with the task and without
 ROLLBACKS = 3  # a round, to each of the versions that there are
 NEAR = 1e-4  # between the scores of a task and of its copy
 
@@ -31,16 +35,16 @@ async def changes(bench: Bench, server: Server, client: Client) -> Check:
     first, second = (task["name"] for task in _tasks(server)[:2])
     archives = [server.call("GET", f"/tasks/{name}/archive")[1] for name in (first, second)]
     spoilt = [_spoilt(archives[0], weights) for weights in (_nan, _cut)]
-    served = {_revision(server): _versions(server)}
-    over, loads, memory, seeds = asyncio.Event(), [], [server.memory()], itertools.count()
+    requests, served = bench.requests(client), {_revision(server): _versions(server)}
+    over, memory, seeds = asyncio.Event(), [server.memory()], itertools.count()
 
     async def ask(keep: bool = False) -> Load:
         """Two seconds of requests, at other times than those before: bursts would come again and again."""
-        return await open_loop(client, bench.requests(client), 0.5 * bench.capacity, 2, next(seeds), keep)
+        return await open_loop(client, requests, 0.5 * bench.capacity, 2, next(seeds), keep)
 
     async def keep_asking() -> None:
         while not over.is_set():
-            loads.append(await ask(keep=True))
+            total.join(await ask(keep=True))
 
     async def change(method: str, archive: bytes | None) -> int:
         path = f"/tasks/{NAME}"
@@ -52,12 +56,21 @@ async def changes(bench: Bench, server: Server, client: Client) -> Check:
             served[json.loads(answer)["revision"]] = await asyncio.to_thread(_versions, server)
         return status
 
-    alone = Load()
-    for _ in range(ALONE):
-        alone.join(await ask())
-    asking = asyncio.create_task(keep_asking())
+    # The first change leaves a worker that waits with the model for the next one, and the runtime takes memory for every
+    # shape of a batch that a graph has not seen.
+    for archive in (archives[0], archives[1], None, archives[0], None) * (3 if bench.long else 1):
+        await change("PUT" if archive else "DELETE", archive)
+        await saturate(client, requests, 64, WARM_S)
+        await open_loop(client, requests, 0.7 * bench.capacity, WARM_S, next(seeds))
+    memory.append(server.memory())
+    alone, total = Load(), Load()
     done = refused = taken_back = 0
     for number in range(rounds):
+        if number % TOGETHER == 0:  # in turns: a machine is not as fast in every minute
+            for _ in range(ALONE):
+                alone.join(await ask())
+            over.clear()
+            asking = asyncio.create_task(keep_asking())
         done += await change("PUT", archives[0]) == 200
         refused += await change("PUT", spoilt[number % 2]) in (409, 422)
         done += await change("PUT", archives[1]) == 200
@@ -66,15 +79,15 @@ async def changes(bench: Bench, server: Server, client: Client) -> Check:
         for revision in (list(served)[1:] + list(served)[:1])[:ROLLBACKS]:
             taken_back += await call("POST", "/rollback", json.dumps({"revision": revision}).encode()) == 200
         memory.append(server.memory())
-    over.set()
-    await asking
+        log.info("round %d of %d: %d MB, %d changes, %d refused", number + 1, rounds, memory[-1], done, refused)
+        if number % TOGETHER == TOGETHER - 1 or number == rounds - 1:
+            over.set()
+            await asking
+            p99s = round(total.quantile(0.99), 1), round(alone.quantile(0.99), 1)
+            log.info("p99 %s ms, alone %s ms; %s", *p99s, dict(total.statuses))
     for _ in range(ALONE):
         alone.join(await ask())
-    total = Load()
-    for load in loads:
-        total.join(load)
     wrong = _wrong(total, served)
-    # The first change leaves a worker that waits with the model for the next one.
     growth = memory[-1] / memory[1] - 1
     check.found = {
         **total.told(),
@@ -84,7 +97,7 @@ async def changes(bench: Bench, server: Server, client: Client) -> Check:
         "versions_seen": len({json.loads(body)["revision"] for body in total.bodies if b'"revision"' in body}),
         "wrong": wrong,
         "p99_alone_ms": round(alone.quantile(0.99), 1),
-        "memory_mb": [round(found) for found in (memory[0], memory[1], memory[-1])],
+        "memory_mb": [round(found) for found in (memory[0], *memory[1::TOGETHER], memory[-1])],
         "memory_growth": round(growth, 4),
     }
     check.goals = {

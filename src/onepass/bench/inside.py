@@ -45,7 +45,7 @@ class InProcess:
 
 def _answer_orders(folder: Path, threads: int) -> None:
     """What the process of InProcess does; its answers are also made into JSON, as a server's are."""
-    from onepass.server.worker import load_model
+    from onepass.server.served import load_model
 
     model = load_model(folder, threads)
     model.label(["a first text"])

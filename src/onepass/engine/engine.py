@@ -57,9 +57,12 @@ class Engine(Asking):
         self.precision = self._core.precision
         self._lock = Lock()
 
-    def reopened(self) -> Engine:
-        """The engine of the folder as it is now, soon there if only tasks changed; ask one of the two at a time."""
-        return Engine(Opening(self.folder, self._opening.threads, after=self._opening))
+    def reopened(self, folder: Path | None = None) -> Engine:
+        """The engine of the folder as it is now, or of another; soon there if only tasks changed.
+
+        Ask one of the two at a time.
+        """
+        return Engine(Opening(folder or self.folder, self._opening.threads, after=self._opening))
 
     @property
     def padding(self) -> int:

@@ -11,16 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from onepass.atomic import Edit, edit_folder, read_json, write_json
-from onepass.card import model_card
-from onepass.contents import read_config
+from onepass.card import card
+from onepass.contents import DERIVED, RECORDED, read_config
 from onepass.errors import FolderError
-from onepass.folder import RECORDED, load_model, save_task
+from onepass.folder import load_model, save_task
 from onepass.living.proof import TOLERANCE, Proof, Unproven, largest_change
 
 log = logging.getLogger(__name__)
-DERIVED = ("report.html",)
-"""What was made from the whole model; it would say something else than the changed model, and has to be made anew.
-The engine is not among them: it takes the tasks from their folders."""
 
 
 class Change:
@@ -60,7 +57,8 @@ class Change:
 
     def prove(self, renamed: Mapping[str, str] | None = None) -> Proof:
         """Complete the new folder, read it back from the disk and compare it with the old one."""
-        (self.edit.draft / "README.md").write_text(model_card(self.model), encoding="utf-8")
+        told = card(self.model.tasks, self.model.records, read_config(self.edit.folder))
+        (self.edit.draft / "README.md").write_text(told, encoding="utf-8")
         self.edit.complete()
         stay = [name for name in self.model.names if name not in self.touched or name in (renamed or {})]
         after = load_model(self.edit.draft)

@@ -1,7 +1,8 @@
 """Tasks taught, installed, removed and taken back while the server serves: one change at a time, each whole.
 
-A change is made to the model folder by a process of its own. Then workers load the new version and take over; if they
-refuse it, the folder is put back. Until then the old version answers.
+Where an engine serves, the worker that waits makes the change and holds the new version then; else, and where a task is
+to be trained, a process of its own does. Then workers load the new version and take over; if they refuse it, the folder
+is put back. Until then the old version answers.
 """
 
 from __future__ import annotations
@@ -22,16 +23,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onepass.errors import OnepassError
-from onepass.server.folder import Unstable
+from onepass.server.exchange import CHANGES, Elsewhere
+from onepass.server.folder import Unstable, revision_of
 from onepass.server.priority import gently, let_give_way
 from onepass.server.replies import Refused
 from onepass.server.versions import keep, restore
 
 if TYPE_CHECKING:
+    from onepass.server.child import Generation
     from onepass.server.pool import Pool
 
 log = logging.getLogger(__name__)
 MOST_WAITING, REMEMBERED = 8, 100
+QUICK = (*CHANGES, "rollback")
+"""What needs no training"""
 _PERCENT = re.compile(r"(\d+)%\|")
 
 
@@ -87,9 +92,7 @@ class Changes:
                 if job.change != "reload":
                     before = await asyncio.to_thread(gently, self._keep)
                     self.pool.hold = True  # what the folder is between two steps of a change is not for serving
-                    await self._change(job, facts)
-                job.state = "loading"
-                job.revision = await self._load(before)
+                job.revision = await self._made(job, facts, before)
                 job.state, job.progress = "done", 1.0
             except Refused as refused:
                 job.state, job.message = "failed", refused.message
@@ -125,6 +128,19 @@ class Changes:
             with contextlib.suppress(Unstable):
                 return keep(self.folder)
         return None
+
+    async def _made(self, job: Job, facts: dict[str, Any], before: str | None) -> str:
+        """Make the change; returns the revision that serves then."""
+        if job.change in QUICK and self.pool.changes_folder:
+            with contextlib.suppress(Elsewhere):
+                spec = {"change": job.change, "name": job.name, **facts}
+                generation = await self._load(before, spec)
+                job.message = generation.facts["proof"]
+                return generation.revision
+        if job.change != "reload":
+            await self._change(job, facts)
+        job.state = "loading"
+        return (await self._load(before)).revision
 
     async def _change(self, job: Job, facts: dict[str, Any]) -> None:
         """Let a process of its own change the folder."""
@@ -164,12 +180,12 @@ class Changes:
             if percents := _PERCENT.findall(part.decode("utf-8", "replace")):
                 job.progress = int(percents[-1]) / 100
 
-    async def _load(self, before: str | None) -> str:
+    async def _load(self, before: str | None, change: dict[str, Any] | None = None) -> Generation:
         """Take the changed folder over, or put it back."""
         try:
-            return (await self.pool.replace()).revision
+            return await self.pool.replace(change)
         except (OnepassError, Refused):
-            if before is not None:
+            if before is not None and before != revision_of(self.folder):
                 await asyncio.to_thread(restore, self.folder, before)
                 await self.pool.replace()
             raise

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from onepass.encoder.tokenizer import Tokenizer
 from onepass.errors import FolderError
 from onepass.server.batcher import Batch
+from onepass.server.exchange import Elsewhere
 from onepass.server.frames import frame, read_frame
+from onepass.server.priority import LOADING
 from onepass.server.replies import Refused
 
 if TYPE_CHECKING:
@@ -51,6 +53,8 @@ class Worker:
         self.facts: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self.wanted = False
         """Whether it was told to load the model; a spare one waits for that"""
+        self.change: dict[str, Any] | None = None
+        """What it was told to do to the folder before"""
         self.holds = False
         """Whether it has a model from which the next version is soon made"""
         self.writer: asyncio.StreamWriter | None = None
@@ -80,7 +84,7 @@ class Worker:
                 )
             reader, self.writer = await asyncio.open_connection(sock=ours)
             if self.wanted:
-                self.load()
+                self.load(self.change)
             with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, ValueError):
                 while True:
                     self._hear(*await read_frame(reader))
@@ -97,11 +101,13 @@ class Worker:
                 self.facts.exception()  # asked for, or nobody cares
             self.pool.ended(self)
 
-    def load(self) -> None:
-        """Tell the process to load the model, now or as soon as it listens."""
-        self.wanted, self.born = True, time.monotonic()
+    def load(self, change: dict[str, Any] | None = None) -> None:
+        """Tell the process to load the model, now or as soon as it listens; with a change, to make it first."""
+        self.wanted, self.change, self.born = True, change, time.monotonic()
         if self.writer is not None:
-            self.writer.write(frame({"op": "load", "gently": self.pool.serving}))
+            niceness = max(LOADING, self.pool.settings.change_nice) if change else LOADING
+            told = {"gently": self.pool.serving, "change": change, "niceness": niceness}
+            self.writer.write(frame({"op": "load", **told}))
 
     @property
     def can_rest(self) -> bool:
@@ -127,7 +133,7 @@ class Worker:
             self.forward, self.holds = now, head["reopens"]
             self.facts.set_result(head)
         elif head["op"] == "refused":
-            self.facts.set_exception(FolderError(head["message"]))
+            self.facts.set_exception((Elsewhere if head["elsewhere"] else FolderError)(head["message"]))
 
     def send(self, batch: Batch) -> None:
         assert self.writer is not None and self.generation is not None

@@ -1,10 +1,11 @@
 """The process that holds the model: reads batches from its socket, answers them, and says that it is alive.
 
 It knows nothing of HTTP. Answers are encoded and sent by a second thread while the next batch runs, if there is one.
-Told to load once more, it reads the folder as it is now; if that is refused it keeps what it has. The messages are
+Told to load once more, it reads the folder as it is now; if that is refused it keeps what it has. Told to load with a
+change, it changes the folder, after it has answered from what the folder will be. The messages are
 
-    to the worker      load {gently}; batch {id, items: [{text, tasks}]}
-    from the worker    beat; ready {what it holds}; refused {message};
+    to the worker      load {gently, change, niceness}; batch {id, items: [{text, tasks}]}
+    from the worker    beat; ready {what it holds, proof}; refused {message, elsewhere};
                        done {id, sizes, errors, counts, run_ms, padding} and the answers
 """
 
@@ -12,189 +13,29 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import queue
 import resource
 import select
 import signal
 import socket
-import sys
 import threading
 import time
-import traceback
-from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from onepass.errors import ConfigError, OnepassError
-from onepass.loading import ENGINE, load
-from onepass.server.faults import faulty
-from onepass.server.folder import Unstable, describe, revision_of
-from onepass.server.forms import fits, form_of
+from onepass.errors import OnepassError
+from onepass.loading import ENGINE
+from onepass.server.exchange import Elsewhere
+from onepass.server.folder import Unstable
 from onepass.server.frames import frame, receive
-from onepass.server.priority import aside, gently, settle
+from onepass.server.loading import Loading
+from onepass.server.priority import LOADING, gently
+from onepass.server.served import Served
 
 BEAT_S = 0.2
-ABSTAINED = "(abstained)"
-SHORT, TOGETHER = (6, 10, 14, 18), 6  # words of a text, and texts of a batch, that a worker is made ready for
-PAUSE = 5  # between two of them, in times of the one before
-
-
-class Served:
-    """A loaded model and what answers say beside its predictions."""
-
-    def __init__(
-        self,
-        folder: Path,
-        abstain_below: float = 0.0,
-        threads: int = 1,
-        device: str = "cpu",
-        before: Served | None = None,
-    ):
-        """`before` is an earlier version, of which is taken over what is the same."""
-        self.revision = revision_of(folder)
-        self.described = describe(folder)
-        self.loaded: Any = load_model(folder, threads, device, before.loaded if before else None)
-        self.model = faulty(self.loaded)
-        if revision_of(folder) != self.revision:
-            raise Unstable(f"{folder} was replaced while it was read.")
-        self.abstain_below = abstain_below
-        self.times: dict[str, float] = before.times if before else {}
-        self.prepared: frozenset[int] = before.prepared if before else frozenset()
-        """Numbers of tasks for which batches were run: the runtime takes longer for each new shape"""
-        self.tasks = {task["name"]: task for task in self.described["tasks"]}
-        self.labels = {name: frozenset(task["labels"]) for name, task in self.tasks.items()}
-
-    def answer(self, items: Sequence[dict[str, Any]]) -> list[dict[str, Any] | str]:
-        """For each item its answer, or the code of what went wrong; inputs of the same form run together."""
-        results: list[dict[str, Any] | str] = ["failed"] * len(items)
-        forms: dict[Any, list[int]] = {}
-        for place, item in enumerate(items):
-            if any(name not in self.tasks for name in item["tasks"] or ()):
-                results[place] = "unknown_task"  # it was there when the request came in
-            else:
-                forms.setdefault(form_of(item["text"]), []).append(place)
-        for places in forms.values():
-            self._together(items, places, results)
-        return results
-
-    def _together(
-        self, items: Sequence[dict[str, Any]], places: list[int], results: list[dict[str, Any] | str]
-    ) -> None:
-        """Answer items in one call; if it fails, in two halves, so that one text cannot fail its neighbours."""
-        texts = [tuple(text) if isinstance(text := items[place]["text"], list) else text for place in places]
-        asked = [items[place]["tasks"] for place in places]
-        everything = any(names is None for names in asked)
-        union = None if everything else list(dict.fromkeys(name for names in asked for name in names))
-        try:
-            found = self.model.label(texts, union)
-        except Exception as error:  # noqa: BLE001  whatever a model can raise about a text
-            if len(places) == 1:
-                known = isinstance(error, OnepassError)  # a row with something missing, for example
-                results[places[0]] = "cannot_answer" if known else "failed"
-                if not known:
-                    _report(error)
-                return
-            half = len(places) // 2
-            self._together(items, places[:half], results)
-            self._together(items, places[half:], results)
-        else:
-            for place, names, labelled in zip(places, asked, found, strict=True):
-                results[place] = self._answer(labelled, names)
-
-    def _answer(self, labelled: Any, names: Sequence[str] | None) -> dict[str, Any] | str:
-        tasks = {}
-        for name in labelled.tasks if names is None else names:
-            known, prediction = self.tasks[name], labelled.tasks[name].to_dict()
-            score = prediction.get("score")
-            if (score is not None and not math.isfinite(score)) or not _finite(prediction.get("scores") or {}):
-                return "not_finite"
-            unsure = score is not None and score < self.abstain_below
-            said: dict[str, Any] = {"threshold": None, "abstained": False} | prediction
-            if unsure and not said["abstained"]:
-                said |= {"abstained": True, "reason": f"less probable than {self.abstain_below:g}"}
-            tasks[name] = said | {"version": known["version"]}
-        return {"tasks": tasks, "truncated": labelled.truncated}
-
-    @property
-    def reopens(self) -> bool:
-        """Whether the next version can be had from this one, sooner than from the disk; only engines can."""
-        return hasattr(self.loaded, "reopened")
-
-    @property
-    def padding(self) -> int:
-        """Tokens of padding that were run so far; only engines know."""
-        return int(getattr(self.loaded, "padding", 0))
-
-    def count(self, results: Sequence[dict[str, Any] | str]) -> dict[str, dict[str, int]]:
-        """How often each task gave each of its labels; answers that are pieces of a text are not counted."""
-        counts: dict[str, Counter[str]] = {}
-        for result in results:
-            for name, answer in result["tasks"].items() if isinstance(result, dict) else ():
-                given = answer["label"] if isinstance(answer["label"], list) else [answer["label"]]
-                labels = [label for label in given if isinstance(label, str) and label in self.labels[name]]
-                counts.setdefault(name, Counter()).update([ABSTAINED] if answer["abstained"] else labels)
-        return {name: dict(counter) for name, counter in counts.items()}
-
-    def probe(self, words: int = 1, number: int | None = None) -> Any:
-        """An input that some task answers: a text, a pair where there are only tasks on pairs, else a row.
-
-        Those of different numbers differ: the same one twice would be computed once.
-        """
-        text = " ".join(["probe"] * words if number is None else [str(number), *["probe"] * (words - 1)])
-        texts = {task["texts"] for task in self.tasks.values()}
-        if 1 in texts or 2 in texts:
-            return text if 1 in texts else [text, text]
-        return dict.fromkeys(next(iter(self.tasks.values()))["reads"], text)
-
-    def warm_up(self) -> None:
-        """Run real passes, which also tells how long they take; if that is known from the version before, only one."""
-        text = self.probe(24)
-        name = next(name for name, task in self.tasks.items() if fits(form_of(text), task))
-        every, one = {"text": text, "tasks": None}, {"text": text, "tasks": [name]}
-        eight = [{"text": self.probe(24, number), "tasks": None} for number in range(8)]
-        self._timed([every])
-        first = self.answer([every])[0]
-        for task, answer in first["tasks"].items() if isinstance(first, dict) else ():
-            self.tasks[task]["several"] = isinstance(answer["label"], list)
-        if self.times:
-            return
-        times: dict[str, list[float]] = {"pass_ms": [], "one_task_ms": [], "eight_ms": []}
-        for _ in range(5):
-            for key, items in (("pass_ms", [every]), ("one_task_ms", [one]), ("eight_ms", eight)):
-                times[key].append(self._timed(items))
-        found = {key: min(values) for key, values in times.items()}  # other programs only ever add to a time
-        tokens = 8 * min(26 * max(1, form_of(text)[0]), self.described["max_length"])
-        self.times = {
-            "pass_ms": found["pass_ms"],
-            "one_task_ms": found["one_task_ms"],
-            "tokens_per_s": 1000 * tokens / found["eight_ms"],
-        }
-
-    def prepare(self) -> None:
-        """Run small batches of short texts, whose shapes are new to the runtime: nobody waits yet.
-
-        With pauses: the runtime's threads are as important as those of the worker that answers meanwhile.
-        """
-        if len(self.tasks) in self.prepared:
-            return
-        for words in SHORT:
-            for count in range(1, TOGETHER + 1):
-                ms = self._timed([{"text": self.probe(words, number), "tasks": None} for number in range(count)])
-                time.sleep(PAUSE * ms / 1000)
-        self.prepared |= {len(self.tasks)}
-
-    def _timed(self, items: list[dict[str, Any]]) -> float:
-        start = time.perf_counter()
-        results = self.answer(items)
-        faults = [result for result in results if isinstance(result, str)]
-        # A row of nothing but a word may be one that its tasks cannot read; a text never is.
-        if faults and not (isinstance(items[0]["text"], dict) and set(faults) == {"cannot_answer"}):
-            raise OnepassError(f"The model cannot answer a first text ({faults[0]}). It was not taken over.")
-        return 1000 * (time.perf_counter() - start)
 
 
 def main(descriptor: int, folder: Path, options: dict[str, Any], gentle: bool) -> None:
@@ -219,17 +60,18 @@ def main(descriptor: int, folder: Path, options: dict[str, Any], gentle: bool) -
         gently(partial(_import, folder)) if gentle else _import(folder)
     answers: queue.Queue[Any] = queue.Queue()
 
-    def load_again(gentle: bool, before: Served | None) -> Served | None:
-        """The folder as it is now; what was there before if it is refused."""
+    def load_again(head: dict[str, Any], before: Served | None) -> Served | None:
+        """The folder as it is now, or after a change; what was there before if it is refused."""
         try:
             if before is None:
                 start_threads(folder, options["threads"])
-            served = (_ready_gently if gentle else _ready)(folder, options | {"before": before})
+            loading = Loading(folder, options, before, head["gently"], head.get("niceness", LOADING))
+            served, proof = loading.run(head.get("change"))
         except (OnepassError, Unstable) as error:
-            send(frame({"op": "refused", "message": str(error)}))
+            send(frame({"op": "refused", "message": str(error), "elsewhere": isinstance(error, Elsewhere)}))
             return before
         facts = {"revision": served.revision, "times": served.times, "probe": served.probe(), "reopens": served.reopens}
-        send(frame({"op": "ready", **facts, **served.described}))
+        send(frame({"op": "ready", "proof": proof, **facts, **served.described}))
         return served
 
     def finish(served: Served, number: int, results: Sequence[dict[str, Any] | str], ran: dict[str, Any]) -> None:
@@ -256,7 +98,7 @@ def main(descriptor: int, folder: Path, options: dict[str, Any], gentle: bool) -
         while True:
             head, _ = receive(connection)
             if head["op"] == "load":
-                served = load_again(head["gently"], served)
+                served = load_again(head, served)
                 if served is None:
                     return
                 continue
@@ -269,29 +111,6 @@ def main(descriptor: int, folder: Path, options: dict[str, Any], gentle: bool) -
                 answers.put((served, head["id"], results, ran))
             else:  # nothing to run meanwhile, and waking a thread takes longer than it does
                 finish(served, head["id"], results, ran)
-
-
-def _ready(folder: Path, options: dict[str, Any]) -> Served:
-    served = _patiently(folder, options)
-    served.warm_up()
-    settle()
-    return served
-
-
-def _ready_gently(folder: Path, options: dict[str, Any]) -> Served:
-    """The same while another worker answers; this one is to answer its first batches as fast as all others."""
-    with aside():
-        served: Served = gently(partial(_ready, folder, options))
-        gently(served.prepare)
-    return served
-
-
-def _patiently(folder: Path, options: dict[str, Any]) -> Served:
-    """The model, read again if the folder was replaced meanwhile."""
-    for _ in range(4):
-        with contextlib.suppress(Unstable):
-            return Served(folder, **options)
-    return Served(folder, **options)
 
 
 def _import(folder: Path) -> None:
@@ -310,30 +129,8 @@ def start_threads(folder: Path, threads: int) -> None:
         start_threads(threads)
 
 
-def load_model(folder: Path, threads: int, device: str = "cpu", before: Any = None) -> Any:
-    """The exported engine of a model where there is one and it runs on the CPU, else the model."""
-    if device == "cpu" and (folder / ENGINE).is_file():
-        return before.reopened() if before is not None else load(folder, engine=True, threads=threads)
-    try:
-        return load(folder, device)
-    except RuntimeError as error:  # torch: no such device
-        raise ConfigError(f"The model cannot be put on {device}: {str(error).splitlines()[0]}") from None
-
-
 def _settle() -> None:
     """No dump of memory with texts in it, and signals of a terminal are the server's to handle."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-
-
-def _finite(scores: dict[str, Any]) -> bool:
-    return all(not isinstance(score, float) or math.isfinite(score) for score in scores.values())
-
-
-def _report(error: BaseException) -> None:
-    """Where an error came from, without its message: that may hold a text."""
-    frames = traceback.extract_tb(error.__traceback__)[-3:]
-    where = ", ".join(f"{Path(place.filename).name}:{place.lineno}" for place in frames)
-    sys.stderr.write(f"worker: {type(error).__name__} at {where}\n")
-    sys.stderr.flush()
