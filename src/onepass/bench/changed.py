@@ -56,8 +56,8 @@ async def changes(bench: Bench, server: Server, client: Client) -> Check:
             served[json.loads(answer)["revision"]] = await asyncio.to_thread(_versions, server)
         return status
 
-    # The first change leaves a worker that waits with the model for the next one, and the runtime takes memory for every
-    # shape of a batch that a graph has not seen.
+    # The first change leaves a worker that waits with the model for the next one, and the runtime takes memory for
+    # every shape of a batch that a graph has not seen.
     for archive in (archives[0], archives[1], None, archives[0], None) * (3 if bench.long else 1):
         await change("PUT" if archive else "DELETE", archive)
         await saturate(client, requests, 64, WARM_S)
