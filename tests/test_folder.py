@@ -304,6 +304,15 @@ def test_a_folder_without_its_manifest_is_refused(saved: Path):
         onepass.load(saved)
 
 
+def test_an_upload_that_fails_says_why_and_what_to_check(built: Model, monkeypatch: pytest.MonkeyPatch):
+    def no_network(*_: Any, **__: Any) -> None:
+        raise OSError("Name or service not known\nand more")
+
+    monkeypatch.setattr("huggingface_hub.HfApi.create_repo", no_network)
+    with pytest.raises(FolderError, match=r"'me/news' on the Hugging Face hub: Name or service not known\. Check"):
+        built.push_to_hub("me/news")
+
+
 def test_a_model_that_lies_in_the_hubs_cache_as_links_is_loaded(built: Model, saved: Path, tmp_path: Path):
     (tmp_path / "blobs").mkdir()
     for number, path in enumerate(sorted(path for path in saved.rglob("*") if path.is_file())):

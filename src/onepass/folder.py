@@ -151,8 +151,15 @@ def upload_model(model: Model, repository: str, *, private: bool = False) -> str
     api = HfApi()
     with tempfile.TemporaryDirectory() as place:
         save_model(model, Path(place) / "model")
-        address = api.create_repo(repository, private=private, exist_ok=True)
-        api.upload_folder(repo_id=repository, folder_path=Path(place) / "model")
+        try:
+            address = api.create_repo(repository, private=private, exist_ok=True)
+            api.upload_folder(repo_id=repository, folder_path=Path(place) / "model")
+        except Exception as error:  # the hub's errors, its HTTP library's and the system's share no base
+            why = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+            raise FolderError(
+                f"The model could not be uploaded to {repository!r} on the Hugging Face hub: {why}. Check the name "
+                "(OWNER/NAME), the network and that you are logged in: hf auth login"
+            ) from error
     return str(address)
 
 
