@@ -44,6 +44,28 @@ def test_labels_are_numbers_or_texts_or_several(label: Any, first: int, target: 
     assert kind.target(ROW | {"label": label}, TASK, ()).value.tolist() == target
 
 
+def test_a_label_that_could_be_a_number_or_a_text_is_no_guess() -> None:
+    row = {"premise": "How many legs?", "names": ["2", "4", "6", "8"], "label": 2}
+    with pytest.raises(
+        ValueError, match=r"has the answer 2, which is the text of one candidate and the number of anoth"
+    ):
+        Choice(choices="names").target(row, TASK, ())
+    assert Choice(choices="names", numbered_from=0).target(row, TASK, ()).value.tolist() == [0, 0, 1, 0]
+    assert Choice(choices="names", numbered_from="none").target(row, TASK, ()).value.tolist() == [1, 0, 0, 0]
+    assert Choice(choices="names").target(row | {"names": ["0", "1", "2"]}, TASK, ()).value.tolist() == [0, 0, 1]
+    with pytest.raises(ValueError, match=r"has the answer 3, which is none of its candidates\. Possible: one of '2'"):
+        Choice(choices="names", numbered_from="none").target(row | {"label": 3}, TASK, ())
+
+
+def test_numbers_of_candidates_count_the_blank_ones() -> None:
+    kind = Choice(choices=["one", "two", "three"])
+    row = {"premise": "It rained.", "one": " ", "two": "dry", "three": "wet", "label": 2}
+    assert kind.candidates(row) == ["dry", "wet"]
+    assert kind.target(row, TASK, ()).value.tolist() == [0, 1]
+    with pytest.raises(ValueError, match="has the answer 0, but that candidate is blank"):
+        kind.target(row | {"label": 0}, TASK, ())
+
+
 def test_faults_of_rows_are_said() -> None:
     kind = Choice(choices=["one", "two"])
     with pytest.raises(ValueError, match="has no candidate in 'one', 'two'"):

@@ -41,6 +41,6 @@ def whole_number(cell: Any) -> int | None:
         return None
     try:
         number = float(cell)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return int(number) if number.is_integer() else None

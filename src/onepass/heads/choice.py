@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+TEXTS = "none"  # the numbered_from of labels that are texts
+
+
 def accuracy(answers: Any, targets: Any) -> float:
     """The share of rows whose answer is a right candidate."""
     return float(np.mean([target[answer] > 0 for answer, target in zip(answers, targets, strict=True)]))
@@ -33,7 +36,8 @@ class Choice(Kind):
     template: what is read before a candidate, from columns in braces: "{premise} What was the {question}?". Without it
         the texts of the row, with a space between them.
     blank: a mark in the text in whose place each candidate is put, such as _ or @placeholder; nothing is read before.
-    numbered_from: the number of the first candidate, where labels are numbers.
+    numbered_from: the number of the first candidate, where labels are numbers, or `none` where they are texts. Without
+        it a label is a text or a number from 0, and one that could be either is a fault.
     loss: `softmax` lets the candidates compete; `binary` asks of each by itself whether it is right, as CA-MTL and
         MT-TaG train COPA. The answer is the candidate with the highest score either way.
     """
@@ -47,7 +51,7 @@ class Choice(Kind):
         choices: str | Sequence[str] = (),
         template: str | None = None,
         blank: str | None = None,
-        numbered_from: int = 0,
+        numbered_from: int | str | None = None,
         loss: str = "softmax",
     ):
         found = [choices] if isinstance(choices, str) else list(choices) if isinstance(choices, (list, tuple)) else None
@@ -56,8 +60,8 @@ class Choice(Kind):
         for name, value in (("template", template), ("blank", blank)):
             if value is not None and (not isinstance(value, str) or not value):
                 raise wrong_option(name, value, "a text")
-        if type(numbered_from) is not int:
-            raise wrong_option("numbered_from", numbered_from, "a whole number")
+        if numbered_from not in (None, TEXTS) and type(numbered_from) is not int:
+            raise wrong_option("numbered_from", numbered_from, f"a whole number, or {TEXTS} where labels are texts")
         if loss not in ("softmax", "binary"):
             raise wrong_option("loss", loss, "softmax, binary")
         self.binary = loss == "binary"
@@ -65,7 +69,9 @@ class Choice(Kind):
             fields = [field for _, field, _, _ in Formatter().parse(template or "") if field is not None]
         except ValueError as error:
             raise wrong_option("template", template, f"a text with columns in braces ({error})") from None
-        self.choices, self.template, self.mark, self.first = found, template, blank, numbered_from
+        self.choices, self.template, self.mark = found, template, blank
+        self.numbered_from = numbered_from
+        self.first = numbered_from if isinstance(numbered_from, int) else 0
         self.fields = fields
 
     def unfit(self, task: Task) -> str:
@@ -77,11 +83,15 @@ class Choice(Kind):
     def num_texts(self, task: Task) -> int:
         return 0
 
-    def candidates(self, row: Row) -> list[str]:
+    def offered(self, row: Row) -> list[str]:
+        """The cells of all candidates, blank ones as nothing: labels that are numbers count them too."""
         cells: list[Any] = [row[column] for column in self.choices]
         if len(cells) == 1 and not blank(cells[0]):
             cells = listed_cell(cells[0])
-        found = [str(cell).strip() for cell in cells if not blank(cell)]
+        return ["" if blank(cell) else str(cell).strip() for cell in cells]
+
+    def candidates(self, row: Row) -> list[str]:
+        found = [cell for cell in self.offered(row) if cell]
         if not found:
             columns = ", ".join(map(repr, self.choices))
             raise ValueError(f"has no candidate in {columns}. Give at least one, or remove the row.")
@@ -102,23 +112,36 @@ class Choice(Kind):
 
     def target(self, row: Row, task: Task, labels: Sequence[str]) -> Ragged:
         """1 for each right candidate, else 0."""
-        candidates, cell = self.candidates(row), row[task.label]
-        target = np.zeros(len(candidates), np.float32)
-        for right in cell if isinstance(cell, (list, tuple)) else [cell]:
-            number = whole_number(right)
-            if (text := str(right).strip()) in candidates:
-                target[candidates.index(text)] = 1.0
-            elif number is not None and 0 <= number - self.first < len(candidates):
-                target[number - self.first] = 1.0
-            else:
-                last = self.first + len(candidates) - 1
-                raise ValueError(
-                    f"has the answer {shown(right)}, which is none of its candidates. Possible: {self.first} to "
-                    f"{last}, or one of {', '.join(map(shown, candidates))}."
-                )
+        candidates, label = self.offered(row), row[task.label]
+        right = {self.place(one, candidates) for one in (label if isinstance(label, (list, tuple)) else [label])}
+        target = np.array([place in right for place, candidate in enumerate(candidates) if candidate], np.float32)
         if not target.any():
             raise ValueError("has no right candidate. Give the number of one, or its text.")
         return Ragged(target)
+
+    def place(self, right: Any, candidates: Sequence[str]) -> int:
+        """Which candidate a label means; candidates may be blank, but not the one that is meant."""
+        text, number = str(right).strip(), whole_number(right)
+        by_text = candidates.index(text) if text and text in candidates else None
+        by_number = None
+        if number is not None and self.numbered_from != TEXTS and 0 <= number - self.first < len(candidates):
+            by_number = number - self.first
+        if self.numbered_from is None and None not in (by_text, by_number) and by_text != by_number:
+            raise ValueError(
+                f"has the answer {shown(right)}, which is the text of one candidate and the number of another. Say "
+                f"what labels are: numbered_from: 0 (or 1) for numbers, numbered_from: {TEXTS} for texts."
+            )
+        found = by_text if by_number is None else by_number
+        if found is None:
+            last = self.first + len(candidates) - 1
+            numbers = "" if self.numbered_from == TEXTS else f"{self.first} to {last}, or "
+            raise ValueError(
+                f"has the answer {shown(right)}, which is none of its candidates. Possible: {numbers}one of "
+                f"{', '.join(shown(candidate) for candidate in candidates if candidate)}."
+            )
+        if not candidates[found]:
+            raise ValueError(f"has the answer {shown(right)}, but that candidate is blank.")
+        return found
 
     def said(self, task: Task, row: Row, target: Any) -> str:
         candidates = self.candidates(row)

@@ -74,7 +74,14 @@ COSMOSQA = Recipe(
         KnownSet(
             "cosmosqa",
             "Which answer is right, going by the context?",
-            {"kind": "choice", "text": "context", "choices": "candidates", "label": "label", "metric": "accuracy"},
+            {
+                "kind": "choice",
+                "text": "context",
+                "choices": "candidates",
+                "label": "label",
+                "numbered_from": 0,
+                "metric": "accuracy",
+            },
             {"train": _cosmos_part("train"), "validation": _cosmos_part("valid")},
         ),
     ),
