@@ -10,8 +10,8 @@ import torch
 import onepass
 from onepass.errors import ConfigError, DataError
 from onepass.model import Model
-from onepass.tasks import read_task_file
-from onepass.training.evaluation import all_logits, average, evaluate
+from onepass.tasks import Task, read_task_file
+from onepass.training.evaluation import all_logits, as_given, average, evaluate
 from onepass.training.sets import read_sets
 
 
@@ -110,6 +110,41 @@ def test_a_metric_named_in_the_file_is_the_score(loaded: Model, tmp_path: Path):
     assert topic["metric"] == "macro_f1"
     assert topic["score"] == topic["macro_f1"] == pytest.approx(100 * 3 / 7)
     assert topic["accuracy"] == 75.0
+
+
+def test_a_metric_over_groups_takes_the_groups_of_the_file(loaded: Model, tmp_path: Path):
+    rows = "text,topic,question\ngoal,sport,1\nvote,politics,1\nvote it,politics,2\n"
+    write(tmp_path / "test.csv", rows)
+    text = "tasks:\n  topic: {test: test.csv, text: text, label: topic, metric: group_match, group_by: question}\n"
+    answer(loaded, 0, "politics")
+    topic = evaluate(loaded, write(tmp_path / "eval.yaml", text))["tasks"]["topic"]
+    assert (topic["metric"], topic["score"]) == ("group_match", 50.0)
+
+
+def test_a_metric_or_a_kind_that_the_models_task_does_not_have_is_refused(loaded: Model, tmp_path: Path):
+    write(tmp_path / "test.csv", "text,y\ngoal,1\n")
+    text = """tasks:
+  topic: {kind: regression, test: test.csv, text: text, label: y}
+  tone: {test: test.csv, text: text, label: y, metric: macro_f1}
+"""
+    with pytest.raises(ConfigError) as caught:
+        evaluate(loaded, write(tmp_path / "eval.yaml", text))
+    assert "Task 'topic' is regression here, but classification in the model" in str(caught.value)
+    assert "Task 'tone': Unknown metric of regression tasks 'macro_f1'. Known: pearson, r2, spearman" in str(
+        caught.value
+    )
+
+
+def test_options_that_say_how_rows_are_read_come_from_the_file():
+    trained = Task(
+        name="qa", kind="choice", text="premise", label="right", options={"choices": ["a", "b"], "blank": "_"}
+    )
+    given = Task(name="qa", kind="choice", text="start", label="answer", test="t.csv", options={"choices": ["c", "d"]})
+    found = as_given(trained, given)
+    assert found.options == {"choices": ["c", "d"], "blank": "_"}
+    assert (found.text, found.label, found.test) == (("start",), "answer", Path("t.csv"))
+    sure = Task(name="tone", text="text", label="tone", labels=["a", "b"], options={"threshold": 0.9})
+    assert as_given(sure, Task(name="tone", text="t", label="l", options={"threshold": 0.1})).options == sure.options
 
 
 def test_a_metric_of_the_training_stays_the_score(tmp_path: Path, news: Path):

@@ -280,7 +280,7 @@ class Adding:
         """Score the validation rows, and keep the weights if they are the best so far."""
         model, name, examples = self.model, self.item.task.name, self.item.validation
         logits = self.validation_logits()
-        result = scores_of(model, self.number, logits, examples)
+        result = scores_of(model.tasks[self.number], model.kinds[self.number], logits, examples)
         if best.offer({name: result}, model, epoch):
             model.records[self.number]["scores"] = {"validation": result}
         log.info("%s, epoch %d: %.1f%s", name, epoch, result["score"], ", best so far" if not best.since else "")

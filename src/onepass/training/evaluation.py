@@ -16,9 +16,10 @@ from onepass.data.reading import read_examples
 from onepass.data.split import split as split_rows
 from onepass.data.stream import sorted_batches
 from onepass.errors import ConfigError, DataError, listed, unknown
-from onepass.heads import Kind, check_kinds
+from onepass.heads import Kind, check_kinds, make_kind
 from onepass.model import Forward, Model
 from onepass.tasks import Task, TaskFile, read_task_file
+from onepass.tasks.task import FILE_KEYS
 from onepass.training.sets import SPLIT_SEED, fingerprint, path_of
 from onepass.where import pack
 
@@ -62,14 +63,14 @@ def score_tasks(
 ) -> dict[str, dict[str, Any]]:
     """Every task's scores in percent, by task name, with its own metric as `score`."""
     return {
-        model.tasks[number].name: scores_of(model, number, logits, examples[number])
+        model.tasks[number].name: scores_of(model.tasks[number], model.kinds[number], logits, examples[number])
         for number, logits in all_logits(model, examples, autocast, method).items()
     }
 
 
-def scores_of(model: Model, number: int, logits: Any, rows: Examples) -> dict[str, Any]:
+def scores_of(task: Task, kind: Kind, logits: Any, rows: Examples) -> dict[str, Any]:
     """One task's scores in percent, with its own metric as `score`."""
-    scores = model.kinds[number].score(model.tasks[number], logits, rows.targets, rows.readings)
+    scores = kind.score(task, logits, rows.targets, rows.readings)
     metric = next(iter(scores))
     return {"metric": metric, "score": scores[metric], "rows": len(logits), **scores}
 
@@ -116,11 +117,10 @@ def evaluate(
         raise DataError("There is nothing to score: the tasks learned from all their rows. Give a test file.")
     results = {}
     for number, logits in all_logits(model, examples).items():
-        task, kind, targets = model.tasks[number], model.kinds[number], examples[number].targets
-        result = scores_of(model, number, logits, examples[number])
-        metric = tasks[task.name].metric or result["metric"]
-        result |= {"metric": metric, "score": result[metric], "split": used[task.name]}
-        result |= trust(task, kind, logits, examples[number])
+        task, targets = tasks[model.names[number]], examples[number].targets
+        kind = make_kind(task)
+        result = scores_of(task, kind, logits, examples[number])
+        result |= {"split": used[task.name]} | trust(task, kind, logits, examples[number])
         if shown := kind.given(task, logits, targets):
             result["thresholds"] = shown
         results[task.name] = result
@@ -145,15 +145,42 @@ def validation_rows(model: Model, numbers: Sequence[int], data: Path | None = No
 
 
 def tasks_of(model: Model, file: str | Path | TaskFile | None, overrides: Sequence[str] = ()) -> dict[str, Task]:
-    """The tasks of a task file that the model knows, or the model's own."""
+    """The model's tasks as a task file gives them (see `as_given`), or as they were trained."""
+    known = {task.name: task for task in model.tasks}
     if file is None:
-        return {task.name: task for task in model.tasks}
+        return known
     if not isinstance(file, TaskFile):
         file = read_task_file(file, overrides, checks=[check_kinds], require=())
-    strange = [name for name in file.tasks if name not in model.names]
-    if strange:
-        raise ConfigError(listed([unknown("task of this model", name, model.names) for name in strange]))
-    return file.tasks
+    found, faults = {}, []
+    for name, given in file.tasks.items():
+        try:
+            if name not in known:
+                raise ConfigError(unknown("task of this model", name, model.names))
+            found[name] = as_given(known[name], given)
+        except ConfigError as error:
+            faults.append(str(error))
+    if faults:
+        raise ConfigError(listed(faults))
+    return found
+
+
+def as_given(task: Task, given: Task) -> Task:
+    """A model's task with the files, the columns and the metric that a task file gives it.
+
+    Its labels, its thresholds and what it learned stay. A file that leaves the kind out means the model's.
+    """
+    options = task.options
+    if given.kind == task.kind:
+        options = task.options | {key: value for key, value in given.options.items() if key != "threshold"}
+    elif given.kind != Task.model_fields["kind"].default:
+        raise ConfigError(f"Task {task.name!r} is {given.kind} here, but {task.kind} in the model. Leave out its kind.")
+    changed = {key: getattr(given, key) for key in ("text", "label", *FILE_KEYS)}
+    found = task.model_copy(update={**changed, "options": options, "metric": given.metric or task.metric})
+    kind = make_kind(found)  # raises if the metric needs an option that is not there
+    if found.metric is not None and found.metric not in kind.metrics:
+        known = unknown(f"metric of {task.kind} tasks", found.metric, kind.metrics)
+        raise ConfigError(f"Task {task.name!r}: {known}")
+    return found
 
 
 def learned_from_all(model: Model, number: int, given: Task) -> bool:
@@ -164,15 +191,16 @@ def learned_from_all(model: Model, number: int, given: Task) -> bool:
 
 def rows_of(model: Model, number: int, given: Task, split_name: str) -> Examples:
     """The rows of a task's split, read with the labels the model knows."""
-    task, kind = model.tasks[number], model.kinds[number]
+    task = model.tasks[number]
+    given = as_given(task, given)
+    kind = make_kind(given)
     if len(given.text) != len(task.text):
         raise DataError(
             f"Task {task.name!r} reads {len(given.text)} text columns here ({', '.join(given.text)}), but the model "
             f"was trained on {len(task.text)} ({', '.join(task.text)}). Give as many."
         )
-    columns = given.model_copy(update={"labels": task.labels})
     if split_name == "validation" and isinstance(given.validation, float):
-        every = read_examples(columns, path_of(given, "train"), kind, model.tokenizer, task.labels)
+        every = read_examples(given, path_of(given, "train"), kind, model.tokenizer, task.labels)
         train, rows = split_rows(every, given.validation, SPLIT_SEED)
         if not len(rows):
             raise DataError(
@@ -186,4 +214,4 @@ def rows_of(model: Model, number: int, given: Task, split_name: str) -> Examples
                 task.name,
             )
         return rows
-    return read_examples(columns, path_of(given, split_name), kind, model.tokenizer, task.labels)
+    return read_examples(given, path_of(given, split_name), kind, model.tokenizer, task.labels)
