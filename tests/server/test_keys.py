@@ -107,6 +107,9 @@ def test_a_server_with_keys_and_its_end(start: Callable[..., Any], tmp_path: Pat
     server.wait()
     assert server.predict("goal")[0] == server.get("/tasks")[0] == server.get("/metrics")[0] == 401
     assert server.get("/livez")[0] == server.get("/readyz")[0] == 200
+    with server.raw() as connection:  # what comes behind a wrong key is nobody's business
+        connection.sendall(3 * b"GET /tasks HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert b"".join(iter(lambda: connection.recv(10_000), b"")).count(b"HTTP/1.1 401") == 1
     server.key = "few"
     assert server.predict("late goal wins")[0] == 200
     status, body, headers = server.request("POST", "/predict", b'{"inputs": "a"}', {"Content-Type": "application/json"})

@@ -1,4 +1,4 @@
-"""What breaks or burdens a server on purpose: clients that leave or dawdle, bad texts, workers that end, SIGTERM."""
+"""What breaks or burdens a server on purpose: clients that leave, bad texts, workers that end, SIGTERM."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from onepass.bench.attack import SOCKETS, attack
 from onepass.bench.check import Check
 from onepass.bench.load import Client, Load, open_loop, until
 from onepass.bench.served import KEY, Server
@@ -54,26 +53,6 @@ async def disconnects(bench: Bench, server: Server, client: Client) -> Check:
     return check
 
 
-async def slow_sockets(bench: Bench, server: Server, client: Client) -> Check:
-    """R6: sockets that send a head or a body byte by byte, or do not read the answer, do not disturb good traffic."""
-    check = Check("slow", f"R6: {SOCKETS} slow sockets beside 0.3 C")
-    alone_s, seconds = (20, 120) if bench.long else (4, 8)
-    alone = await open_loop(client, bench.requests(client), 0.3 * bench.capacity, alone_s)
-    unread = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    heads = b"GET / HTTP/1.1\r\nX-Slow: ", b"POST /predict HTTP/1.1\r\nHost: a\r\n"
-    starts = [*heads, client.request("x")[:-3], 20 * unread, 15 * unread]  # twenty are refused, and come again
-    with attack("slow", server.port, starts=[start.decode("latin-1") for start in starts]) as attacked:
-        await asyncio.sleep(2)
-        load = await open_loop(client, bench.requests(client), 0.3 * bench.capacity, seconds)
-    closed = {name: value for name, value in server.counters().items() if "connections_closed_total" in name and value}
-    check.found = {**load.told(), "p99_alone_ms": round(alone.quantile(0.99), 1), "closed": closed, "attack": attacked}
-    check.goals = {
-        "all answered": load.statuses[200] == sum(load.statuses.values()),
-        "p99 <= 2x": load.quantile(0.99) <= 2 * max(alone.quantile(0.99), 5),
-    }
-    return check
-
-
 async def poison(bench: Bench, server: Server, client: Client) -> Check:
     """R7: a text that breaks the model does not break its neighbours, who get the answers they always get."""
     rounds = bench.times(10, 100)
@@ -95,25 +74,6 @@ async def poison(bench: Bench, server: Server, client: Client) -> Check:
         await until(server.ready, 30)
     check.found = {"neighbours_right": good, "bad_told": bad}
     check.goals = {"all neighbours": good == 7 * rounds, "all bad ones told": bad == rounds}
-    return check
-
-
-async def flood(bench: Bench, server: Server, client: Client) -> Check:
-    """S2: requests with a wrong key take no place in the queue, and cost the others little."""
-    check = Check("flood", "S2: 10 C of requests with a wrong key on 200 connections beside 0.3 C")
-    seconds = 30 if bench.long else 8
-    alone = await open_loop(client, bench.requests(client), 0.3 * bench.capacity, seconds)
-    before, wrong = server.counters(), [request.decode() for request in bench.requests(Client(server.port, "no key"))]
-    with attack("flood", server.port, requests=wrong, per_second=10 * bench.capacity) as attacked:
-        others = await open_loop(client, bench.requests(client), 0.3 * bench.capacity, seconds)
-        after = server.counters()
-    received = 'onepass_asks_total{outcome="received"}'
-    queued = after[received] - before[received] - sum(others.statuses.values())
-    cost = others.quantile(0.99) / alone.quantile(0.99)
-    refused = (after["onepass_unauthorised_total"] - before["onepass_unauthorised_total"]) / seconds
-    check.found = {"refused_per_s": round(refused, 1), "queued": queued, "others_p99": round(cost, 3), **others.told()}
-    check.found |= {"p99_alone_ms": round(alone.quantile(0.99), 1), "attack": attacked}
-    check.goals = {"none queued": queued == 0, "no 5xx": others.faults == 0, "others <= +20 %": cost <= 1.2}
     return check
 
 

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from onepass.bench import faults, hostile, pressure
+from onepass.bench import attacked, faults, hostile, pressure
 from onepass.bench.changed import changes
 from onepass.bench.check import Check
 from onepass.bench.load import Client
@@ -64,10 +64,10 @@ class Bench:
             "steady": partial(pressure.steady, self),
             "overload": partial(pressure.overload, self),
             "disconnects": partial(faults.disconnects, self),
-            "slow": partial(faults.slow_sockets, self),
+            "slow": partial(attacked.slow_sockets, self),
             "poison": partial(faults.poison, self),
             "hostile": partial(hostile.hostile, self),
-            "flood": partial(faults.flood, self),
+            "flood": partial(attacked.flood, self),
             "budget": partial(pressure.budget, self),
             "changes": partial(changes, self),
             "kills": partial(faults.kills, self),

@@ -20,13 +20,13 @@ class Refused(Exception):
         return json.dumps({"error": {"code": self.code, "message": self.message, **self.facts}}).encode()
 
     def headers(self) -> dict[str, str]:
-        """Retry-After where waiting helps; Connection: close where a body may be left unread."""
+        """Retry-After where waiting helps; Connection: close where a body may be left unread, or wrong keys follow."""
         headers = {}
         if self.retry_s is not None:
             headers["retry-after"] = str(max(1, math.ceil(self.retry_s)))
         if self.status == 401:
             headers["www-authenticate"] = "Bearer"
-        if self.status in (408, 413):
+        if self.status in (401, 408, 413):
             headers["connection"] = "close"
         return headers
 

@@ -27,8 +27,10 @@ from onepass.server.settings import Settings
 log = logging.getLogger("onepass.server")
 
 
-WAITING, AT_ONCE = 2048, 8
-"""Connections that may wait to be accepted, and those accepted before others have their turn again"""
+WAITING, AT_ONCE = 2048, 1
+"""Connections that may wait to be accepted, and those accepted before others have their turn again.
+
+A new connection may cost more than all that is under way needs in a turn, and a request takes five turns."""
 
 
 class _Server(uvicorn.Server):
