@@ -78,8 +78,8 @@ async def slow_sockets(bench: Bench, server: Server, client: Client) -> Check:
 
 async def flood(bench: Bench, server: Server, client: Client) -> Check:
     """S2: requests with a wrong key take no place in the queue, and cost the others little."""
-    seconds = 15 if bench.long else 5
-    turns = Turns(bench, client, bench.times(2, 4), seconds)
+    seconds = 30 if bench.long else 5
+    turns = Turns(bench, client, bench.times(2, 3), seconds)
     what = f"10 C of requests with a wrong key on {CONNECTIONS} connections beside 0.3 C"
     check = Check("flood", f"S2: {what}, {turns.turns} times for {seconds} s and as long without")
     before, wrong = server.counters(), [request.decode() for request in bench.requests(Client(server.port, "no key"))]

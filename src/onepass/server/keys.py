@@ -16,7 +16,7 @@ from onepass.errors import ConfigError, listed
 from onepass.server.replies import Refused
 
 BURST_S = 1.0
-GUESS_S, LONGEST_GUESS_S, FEW_GUESSES = (0.25, 0.75), 5.0, 8
+GUESS_S, LONGEST_GUESS_S, FEW_GUESSES = (0.25, 0.75), 15.0, 8
 _LINE = re.compile(r"(?P<name>[\w.-]{1,64})\s+(?P<hash>[0-9a-fA-F]{64})(?:\s+(?P<rate>\d+(?:\.\d+)?))?")
 
 
