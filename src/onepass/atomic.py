@@ -105,6 +105,10 @@ def edit_folder(path: Path) -> Iterator[Edit]:
         _sync_parent(path)
 
 
+class Locked(FolderError):
+    """Another process holds the lock."""
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Within the block no other process that asks may change what is at `path`; the lock is a file beside it."""
@@ -123,9 +127,7 @@ def locked(path: Path) -> Iterator[None]:
                 os.close(lock)
                 raise
     except BlockingIOError:
-        raise FolderError(
-            f"{path} is being changed by another process. Wait until it is done, then try again."
-        ) from None
+        raise Locked(f"{path} is being changed by another process. Wait until it is done, then try again.") from None
     except OSError as error:
         raise FolderError(f"{path} cannot be changed: {reason(error)}.") from error
     try:

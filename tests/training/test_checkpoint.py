@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from onepass.errors import ConfigError
+from onepass.atomic import locked
+from onepass.errors import ConfigError, FolderError
 from onepass.model import Model
 from onepass.training import train
 from onepass.training.checkpoint import Checkpoints
@@ -76,6 +77,12 @@ def test_nothing_is_left_of_the_checkpoints_when_the_model_is_saved(news: Path, 
 def test_resuming_without_a_checkpoint_starts_from_the_beginning(news: Path, tmp_path: Path) -> None:
     model = train(news, tmp_path / "model", overrides=OPTIONS, resume=True, progress=False)
     assert model.training_record["history"][0]["epoch"] < 1
+
+
+def test_a_second_training_to_the_same_output_is_refused_before_it_begins(news: Path, tmp_path: Path) -> None:
+    with locked(tmp_path / "model.training"), pytest.raises(FolderError, match="Another process is training to"):
+        train(news, tmp_path / "model", progress=False)
+    train(news, tmp_path / "model", overrides=["epochs=1"], progress=False)
 
 
 def test_other_options_or_data_are_not_mixed_into_a_training(

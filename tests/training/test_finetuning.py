@@ -82,6 +82,28 @@ def test_a_training_killed_in_its_second_stage_goes_on_there(
     assert len(resumed.training_record["history"]) == len(whole.training_record["history"])
 
 
+def test_a_training_stopped_between_its_stages_draws_in_the_second_what_it_would_have_drawn(
+    news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    torch.set_num_threads(1)
+    whole = run.train(news, tmp_path / "whole", overrides=SECOND, progress=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "copies_of", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run.train(news, tmp_path / "model", overrides=SECOND, progress=False)
+    resumed = run.train(news, tmp_path / "model", overrides=SECOND, resume=True, progress=False)
+    assert resumed.training_record["history"] == whole.training_record["history"]
+
+
+def test_a_new_training_leaves_nothing_of_one_that_was_killed(
+    news: Path, tmp_path: Path, kill_after: Callable[..., None]
+):
+    kill_after(5, news, tmp_path / "out" / "model", [*SECOND, "checkpoint_every_s=0", "evaluate_every=0.5"])
+    assert (tmp_path / "out" / ".model.joint").is_dir()
+    run.train(news, tmp_path / "out" / "model", overrides=["epochs=1"], progress=False)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["model"]
+
+
 @pytest.mark.parametrize("method", ["single", "prefix"])
 def test_a_method_without_a_joint_model_is_refused(news: Path, method: str):
     with pytest.raises(ConfigError, match=f"train.finetune: method '{method}' trains no model of all tasks"):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
 from accelerate.utils import set_seed
 
+from onepass.atomic import Locked, locked
 from onepass.encoder.loading import load_encoder
-from onepass.errors import ConfigError, listed
+from onepass.errors import ConfigError, FolderError, listed
 from onepass.folder import check_output, size_of
 from onepass.heads import check_kinds
 from onepass.methods import check_method, make_method, settle_method
@@ -21,7 +24,7 @@ from onepass.training.device import device_of
 from onepass.training.distillation import teach
 from onepass.training.finetuning import JointFolder, copies_of, joint_record, second_stage
 from onepass.training.loop import Trainer
-from onepass.training.options import check_train, train_options
+from onepass.training.options import TrainOptions, check_train, train_options
 from onepass.training.sets import read_sets
 from onepass.training.teachers import forget_teachers, own_teachers, teachers_wanted
 
@@ -67,11 +70,16 @@ def train(
             output, overwrite=overwrite, needed=size_of(model) * (1 if options.finetune is None else len(sets))
         )
         checkpoints = Checkpoints(output, key, options.checkpoint_every_s)
-        if not resume:
-            forget_teachers(output)
     again = partial(train, resume=resume, progress=progress)
     count = teachers_wanted(options, method, len(sets), device_of(options))
-    with own_teachers(again, file, key, options, count, output) as own:
+    with ExitStack() as stack:
+        if output is not None:
+            stack.enter_context(alone(output))
+            if not resume:
+                forget_teachers(output)
+                for stale in (JointFolder(output, key), second_checkpoints(output, key, options)):
+                    stale.remove()
+        own = stack.enter_context(own_teachers(again, file, key, options, count, output))
         distill = own or options.distill
         teaching = teach(file, sets, tokenizer, distill, device_of(options), keep=own is None) if distill else None
         set_seed(options.seed)  # whatever teachers drew before
@@ -92,15 +100,34 @@ def train(
     return trainer.model
 
 
+@contextmanager
+def alone(output: Path) -> Iterator[None]:
+    """Refuse a second training to the same output before it begins, and not when its work is done."""
+    with ExitStack() as stack:
+        # Of several processes of one training the first has the lock; and Windows has none.
+        if os.name == "posix" and not int(os.environ.get("RANK", 0)):
+            output.absolute().parent.mkdir(parents=True, exist_ok=True)
+            try:
+                stack.enter_context(locked(output.absolute().with_name(f"{output.name}.training")))
+            except Locked:
+                raise FolderError(
+                    f"Another process is training to {output}. Wait until it is done, or give another output."
+                ) from None
+        yield
+
+
+def second_checkpoints(output: Path, key: str, options: TrainOptions) -> Checkpoints:
+    return Checkpoints(output.with_name(f"{output.name}.finetune"), key, options.checkpoint_every_s)
+
+
 def fine_tune(joint: Trainer, output: Path | None, key: str, resume: bool, folder: JointFolder | None) -> Trainer:
     """Go on from a trained model with a copy for each task; the first stage's result is kept for a resumed training."""
     options, checkpoints = second_stage(joint.given), None
     if output is not None and folder is not None:
         if joint.accelerator.is_main_process:
             folder.save(joint.model)
-        checkpoints = Checkpoints(output.with_name(f"{output.name}.finetune"), key, options.checkpoint_every_s)
-        if not resume:
-            checkpoints.remove()
+        checkpoints = second_checkpoints(output, key, options)
+    set_seed(options.seed)  # whatever the first stage drew: a resumed training does not draw it again
     copies = copies_of(joint.model, joint.sets)
     trainer = Trainer(copies, joint.sets, options, joint.progress, checkpoints, joint.teaching)
     trainer.from_trained = True
