@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from onepass.cli.console import say, show, table, write_json
+from onepass.cli.console import listen, say, show, table, write_json
 from onepass.errors import ConfigError, unknown
 
 
@@ -39,6 +39,7 @@ def serve(
         raise ConfigError(unknown("check", wrong[0], known))
     if not folder.is_dir():
         raise ConfigError(f"There is no model folder {folder}.")
+    listen()
     checks = []
     for check in bench.run(names):
         checks.append(check)
