@@ -11,12 +11,14 @@ import random
 import shutil
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+from tqdm import tqdm
 
 from onepass import atomic, folder, living
 from onepass.tasks import Task
@@ -27,6 +29,9 @@ KILLED = -signal.SIGKILL
 
 def main(model: Path, data: Path, command: str, moments: int = 0) -> None:
     torch.set_num_threads(1)
+    # The lock of progress bars is one for all forked processes: a killed one would keep it, and all others wait.
+    tqdm.set_lock(threading.RLock())
+    tqdm.monitor_interval = 0
     tone = Task(name="tone", text="text", label="label", train=data)
     options = AddOptions(epochs=1)
     other = {"train": data, "label": "label", "labels": []}
