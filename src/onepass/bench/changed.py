@@ -56,17 +56,18 @@ async def changes(bench: Bench, server: Server, client: Client) -> Check:
             served[json.loads(answer)["revision"]] = await asyncio.to_thread(_versions, server)
         return status
 
-    # The first change leaves a worker that waits with the model for the next one, and the runtime takes memory for
-    # every shape of a batch that a graph has not seen.
-    for archive in (archives[0], archives[1], None, archives[0], None) * (3 if bench.long else 1):
-        await change("PUT" if archive else "DELETE", archive)
-        await saturate(client, requests, 64, WARM_S)
-        await open_loop(client, requests, 0.7 * bench.capacity, WARM_S, next(seeds))
-    memory.append(server.memory())
+    async def warm_up() -> None:
+        """After the first change a worker waits with the model for the next one, and the runtime takes memory for
+        every shape of a batch that a graph has not seen: memory counts from when both have seen some."""
+        for archive in (archives[0], archives[1], None, archives[0], None) * (3 if bench.long else 1):
+            await change("PUT" if archive else "DELETE", archive)
+            await saturate(client, requests, 64, WARM_S)
+            await open_loop(client, requests, 0.7 * bench.capacity, WARM_S, next(seeds))
+
     alone, total = Load(), Load()
     done = refused = taken_back = 0
     for number in range(rounds):
-        if number % TOGETHER == 0:  # in turns: a machine is not as fast in every minute
+        if number in (0, 1) or number % TOGETHER == 0:  # in turns: a machine is not as fast in every minute
             for _ in range(ALONE):
                 alone.join(await ask())
             over.clear()
@@ -78,13 +79,17 @@ async def changes(bench: Bench, server: Server, client: Client) -> Check:
         refused += await change("PUT", spoilt[(number + 1) % 2]) in (409, 422)
         for revision in (list(served)[1:] + list(served)[:1])[:ROLLBACKS]:
             taken_back += await call("POST", "/rollback", json.dumps({"revision": revision}).encode()) == 200
-        memory.append(server.memory())
+        if number:
+            memory.append(server.memory())
         log.info("round %d of %d: %d MB, %d changes, %d refused", number + 1, rounds, memory[-1], done, refused)
-        if number % TOGETHER == TOGETHER - 1 or number == rounds - 1:
+        if number == 0 or number % TOGETHER == TOGETHER - 1 or number == rounds - 1:
             over.set()
             await asking
             p99s = round(total.quantile(0.99), 1), round(alone.quantile(0.99), 1)
             log.info("p99 %s ms, alone %s ms; %s", *p99s, dict(total.statuses))
+        if number == 0:  # the first changes of a server count as all others do
+            await warm_up()
+            memory.append(server.memory())
     for _ in range(ALONE):
         alone.join(await ask())
     wrong = _wrong(total, served)
