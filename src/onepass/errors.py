@@ -83,8 +83,15 @@ def listed(faults: list[str]) -> str:
       - no label
       - no rows
     """
-    each: list[str] = []
-    for fault in faults:
-        count = _COUNT.match(fault)
-        each += fault[count.end() :].split(_MARK) if count else [fault]
-    return each[0] if len(each) == 1 else f"{len(each)} faults:" + "".join(_MARK + one for one in each)
+    single = [one for fault in faults for one in each(fault)]
+    return single[0] if len(single) == 1 else f"{len(single)} faults:" + "".join(_MARK + one for one in single)
+
+
+def each(message: str) -> list[str]:
+    """The faults that a message lists.
+
+    >>> each(listed(["no label", "no rows"]))
+    ['no label', 'no rows']
+    """
+    count = _COUNT.match(message)
+    return message[count.end() :].split(_MARK) if count else [message]

@@ -7,8 +7,8 @@ import pytest
 
 import onepass
 from onepass.errors import ConfigError
-from onepass.methods import METHODS, option_faults, value_faults
-from onepass.tasks import MethodChoice
+from onepass.methods import METHODS, check_method, option_faults, value_faults
+from onepass.tasks import MethodChoice, TaskFile
 
 
 def test_the_twelve_methods_are_there() -> None:
@@ -46,6 +46,27 @@ def test_options_that_cannot_be_are_refused_before_training(
     with pytest.raises(ConfigError, match=said):
         onepass.train(news, tmp_path / "model", overrides=overrides, progress=False)
     assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize(
+    ("choice", "named"),
+    [
+        ({"name": "readers", "depth": 0, "tokens": 0, "rank": 0}, ["depth", "tokens", "rank"]),
+        ({"name": "readers", "depth": "deep", "tokens": 0, "rnak": 4}, ["depth", "rnak", "tokens"]),
+        ({"name": "camtl", "frozen_share": 2, "max_length": 0}, ["frozen_share", "max_length"]),
+        ({"name": "mtop", "prompt_length": 0, "single_rate": 0}, ["prompt_length", "single_rate"]),
+        ({"name": "prefix", "prefix_length": 0, "prefix_dropout": 1}, ["prefix_length", "prefix_dropout"]),
+        # What is said of good options together with a bad one is not told: they may be good with a good one.
+        ({"name": "mtop", "prompts": "singel", "copy_heads": True}, ["prompts"]),
+        ({"name": "pals", "heads": "four", "size": 100}, ["heads"]),
+    ],
+)  # fmt: skip
+def test_all_faulty_options_are_told_at_once(choice: dict[str, Any], named: list[str]) -> None:
+    method = MethodChoice(name=choice.pop("name"), options=choice)
+    faults = check_method(TaskFile(path=Path(), tasks={}, method=method))
+    assert len(faults) == len(named)
+    for fault, name in zip(faults, named, strict=True):
+        assert name in fault
 
 
 def test_every_methods_own_values_have_no_fault() -> None:

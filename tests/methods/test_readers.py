@@ -115,9 +115,9 @@ def test_readers_start_near_the_cls_input(make_model: MakeModel) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"depth": 0}, "depth from 1 to 3"),
-        ({"depth": 4}, "depth from 1 to 3"),
-        ({"tokens": 0}, "depth from 1 to 3"),
+        ({"depth": 0}, "depth is 0; possible: from 1 to 3, the encoder's layers"),
+        ({"depth": 4}, "depth is 4; possible: from 1 to 3"),
+        ({"tokens": 0}, "tokens is 0; possible: a whole number from 1"),
         ({"pooler": "low_rank", "rank": 0}, "rank is 0; possible: a whole number from 1"),
         ({"depth": "auto"}, "chosen when a model is trained"),
         ({"depth": "deep"}, "depth is 'deep'; possible: a whole number from 0, or auto"),

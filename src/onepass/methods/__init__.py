@@ -2,6 +2,7 @@
 
 import inspect
 import logging
+import re
 from collections.abc import Mapping
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -10,7 +11,7 @@ import torch
 
 from onepass.encoder.config import EncoderConfig
 from onepass.encoder.encoder import Encoder
-from onepass.errors import ConfigError, listed, unknown
+from onepass.errors import ConfigError, each, listed, unknown
 from onepass.methods.adapter import Adapter
 from onepass.methods.base import Method, Stage, States
 from onepass.methods.camtl import CAMTL
@@ -56,16 +57,18 @@ def option_faults(name: str, options: Mapping[str, Any]) -> list[str]:
     if name not in METHODS:
         return [unknown("method", name, METHODS)]
     known = options_of(name)
-    faults = []
-    for key, value in options.items():
-        if key not in known:
-            described = ", ".join(str(p) for p in known.values()) or "none"
-            others = [repr(other) for other in METHODS if key in options_of(other)]
-            hint = f" It is an option of {', '.join(others)}." if others else ""
-            faults.append(f"method {name!r}: {unknown('option', key, known)}{hint} Options: {described}.")
-        elif wanted := mismatch(value, known[key].annotation):
-            faults.append(f"method {name!r}: {key} is {value!r}; possible: {wanted}.")
-    return faults
+    return [fault for key, value in options.items() if (fault := option_fault(name, key, value, known))]
+
+
+def option_fault(name: str, key: str, value: Any, known: Mapping[str, inspect.Parameter]) -> str:
+    """What is wrong with one option of a method, if anything is."""
+    if key not in known:
+        described = ", ".join(str(p) for p in known.values()) or "none"
+        others = [repr(other) for other in METHODS if key in options_of(other)]
+        hint = f" It is an option of {', '.join(others)}." if others else ""
+        return f"method {name!r}: {unknown('option', key, known)}{hint} Options: {described}."
+    wanted = mismatch(value, known[key].annotation)
+    return f"method {name!r}: {key} is {value!r}; possible: {wanted}." if wanted else ""
 
 
 def mismatch(value: Any, annotation: Any) -> str | None:
@@ -104,10 +107,16 @@ def settle_method(choice: MethodChoice, num_tasks: int) -> MethodChoice:
 
 
 def value_faults(choice: MethodChoice, num_tasks: int) -> list[str]:
-    """What the method itself says of its options, whatever the encoder: of one without memory, as large as any."""
-    defaults = {key: parameter.default for key, parameter in options_of(choice.name).items()}
+    """What the method itself says of its options, whatever the encoder: of one without memory, as large as any.
+
+    Options that are faulty by themselves are left out, and so is what is said of the others together with them.
+    """
+    known = options_of(choice.name)
+    wrong = {key for key, value in choice.options.items() if option_fault(choice.name, key, value, known)}
+    given = {key: value for key, value in choice.options.items() if key not in wrong}
+    defaults = {key: parameter.default for key, parameter in known.items()}
     kind = METHODS[choice.name]
-    options = {**choice.options, **kind.settle(defaults | choice.options, num_tasks)}
+    options = {**given, **kind.settle(defaults | given, num_tasks)}
     with torch.device("meta"):
         encoder = Encoder(
             EncoderConfig("bert", vocab_size=8, width=768, depth=48, heads=12, ffn_width=8, max_positions=512)
@@ -115,14 +124,16 @@ def value_faults(choice: MethodChoice, num_tasks: int) -> list[str]:
         try:
             kind(encoder, **options)
         except ConfigError as error:
-            return [str(error)]
+            return [fault for fault in each(str(error)) if not wrong & set(re.findall(r"\w+", fault))]
     return []
 
 
 def check_method(file: TaskFile) -> list[str]:
     """Faults in a task file's method."""
     name = file.method.name
-    faults = option_faults(name, file.method.options) or value_faults(file.method, len(file.tasks))
+    faults = option_faults(name, file.method.options)
+    if name in METHODS:
+        faults += value_faults(file.method, len(file.tasks))
     grouped = [task.name for task in file.tasks.values() if task.group]
     if grouped and name in METHODS and not METHODS[name].has_groups:
         able = ", ".join(other for other in METHODS if METHODS[other].has_groups)

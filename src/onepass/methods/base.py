@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from onepass.encoder.batch import Batch, Layout, on_device
 from onepass.encoder.encoder import Encoder
+from onepass.errors import ConfigError, listed
 from onepass.methods.asked import Asked, linear_by_task
 from onepass.methods.stacked import TaskModules
 
@@ -238,6 +239,18 @@ class Method(nn.Module):
     def limits(self, num_tasks: int, max_length: int) -> list[str]:
         """Why so many tasks, or texts so long, cannot be served, if so."""
         return []
+
+
+def refuse(method: str, *faults: str | Literal[False]) -> None:
+    """One error with all that is wrong with a method's options: False, or what to say.
+
+    >>> length = 0
+    >>> refuse("mtop", length < 1 and "prompt_length is 0; possible: a whole number from 1.")
+    Traceback (most recent call last):
+    onepass.errors.ConfigError: method 'mtop': prompt_length is 0; possible: a whole number from 1.
+    """
+    if said := [f"method {method!r}: {fault}" for fault in faults if fault]:
+        raise ConfigError(listed(said))
 
 
 class Pooler(nn.Linear):

@@ -23,9 +23,9 @@ from torch import Tensor, nn
 
 from onepass.encoder.batch import Batch
 from onepass.encoder.encoder import Encoder, Layer
-from onepass.errors import ConfigError, EncoderError
+from onepass.errors import EncoderError
 from onepass.methods.asked import Asked
-from onepass.methods.base import Method, Pooler, States, TokenStates, first_tokens, starts_of
+from onepass.methods.base import Method, Pooler, States, TokenStates, first_tokens, refuse, starts_of
 from onepass.methods.conditional import (
     Alignment,
     BlockAttention,
@@ -74,10 +74,11 @@ class CAMTL(Method):
         max_length: int = 128,
     ):
         super().__init__(encoder)
-        if not 0 <= frozen_share <= 1:
-            raise ConfigError(f"method 'camtl': frozen_share is {frozen_share}; possible: from 0 to 1.")
-        if max_length < 1:
-            raise ConfigError(f"method 'camtl': max_length is {max_length}; possible: a whole number from 1.")
+        refuse(
+            "camtl",
+            not 0 <= frozen_share <= 1 and f"frozen_share is {frozen_share}; possible: from 0 to 1.",
+            max_length < 1 and f"max_length is {max_length}; possible: a whole number from 1.",
+        )
         width, depth, paper = encoder.width, encoder.depth, formulas == "paper"
         num_frozen = int(frozen_share * depth + 1e-9)
         self.max_length = max_length

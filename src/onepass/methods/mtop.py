@@ -24,9 +24,18 @@ from torch import Tensor, nn
 
 from onepass.encoder.batch import Batch
 from onepass.encoder.encoder import Encoder
-from onepass.errors import ConfigError
 from onepass.methods.asked import Asked
-from onepass.methods.base import Method, PooledTask, Stage, States, TokenStates, pool_by_task, shared_tokens, starts_of
+from onepass.methods.base import (
+    Method,
+    PooledTask,
+    Stage,
+    States,
+    TokenStates,
+    pool_by_task,
+    refuse,
+    shared_tokens,
+    starts_of,
+)
 from onepass.methods.prompts import random_prompts, read_prompted, token_prompts
 
 if TYPE_CHECKING:
@@ -71,14 +80,14 @@ class MTOP(Method):
         single_positions: Literal["first", "own"] = "first",
     ):
         super().__init__(encoder)
-        if prompt_length < 1:
-            raise ConfigError("method 'mtop': prompt_length is 0; possible: a whole number from 1 (the paper: 2).")
-        if not single_rate > 0:
-            raise ConfigError(f"method 'mtop': single_rate is {single_rate}; possible: a number above 0.")
-        if copy_heads and "single" not in (prompts, poolers):
-            raise ConfigError(
-                "method 'mtop': copy_heads needs the single-task stage; set prompts or poolers to 'single'."
-            )
+        refuse(
+            "mtop",
+            prompt_length < 1 and f"prompt_length is {prompt_length}; possible: a whole number from 1 (the paper: 2).",
+            not single_rate > 0 and f"single_rate is {single_rate}; possible: a number above 0.",
+            copy_heads
+            and "single" not in (prompts, poolers)
+            and "copy_heads needs the single-task stage; set prompts or poolers to 'single'.",
+        )
         self.prompt_length = prompt_length
         self.stop_gradient = stop_gradient
         self.shifted = positions == "shifted"

@@ -30,9 +30,8 @@ from onepass.encoder.attention import Bias, Prefix
 from onepass.encoder.batch import Batch, Layout
 from onepass.encoder.config import EncoderConfig
 from onepass.encoder.encoder import Encoder
-from onepass.errors import ConfigError
 from onepass.methods.asked import Asked, linear_by_task
-from onepass.methods.base import Method, Stage, States, TokenStates, first_tokens, shared_tokens, starts_of
+from onepass.methods.base import Method, Stage, States, TokenStates, first_tokens, refuse, shared_tokens, starts_of
 from onepass.methods.folding import once_per_ask
 
 
@@ -92,12 +91,14 @@ class TaskPrefixes(Method):
         source_rate: float = 5e-3,
     ):
         super().__init__(encoder)
-        if sources == "prefix" and prefix_length < 1:
-            raise ConfigError("method 'prefix': prefix_length is 0; possible: a whole number from 1 (the paper: 5).")
-        if not 0 <= prefix_dropout < 1:
-            raise ConfigError(f"method 'prefix': prefix_dropout is {prefix_dropout}; possible: from 0 to below 1.")
-        if not source_rate > 0:
-            raise ConfigError(f"method 'prefix': source_rate is {source_rate}; possible: a number above 0.")
+        refuse(
+            "prefix",
+            sources == "prefix"
+            and prefix_length < 1
+            and f"prefix_length is {prefix_length}; possible: a whole number from 1 (the paper: 5).",
+            not 0 <= prefix_dropout < 1 and f"prefix_dropout is {prefix_dropout}; possible: from 0 to below 1.",
+            not source_rate > 0 and f"source_rate is {source_rate}; possible: a number above 0.",
+        )
         self.sources_are, self.source_rate = sources, source_rate
         self.prefix_length = prefix_length if sources == "prefix" else 0
         self.prefix_dropout = prefix_dropout

@@ -24,9 +24,8 @@ from torch import Tensor, nn
 from onepass.encoder.attention import attend_across, read_all, reads_packed
 from onepass.encoder.batch import Batch, Layout, on_device
 from onepass.encoder.encoder import Encoder
-from onepass.errors import ConfigError
 from onepass.methods.asked import Asked, linear_by_task
-from onepass.methods.base import Method, Pooler, States, TokenStates, pool_by_task, shared_tokens
+from onepass.methods.base import Method, Pooler, States, TokenStates, pool_by_task, refuse, shared_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -90,16 +89,16 @@ class Readers(Method):
         noise: float = 0.01,
     ):
         super().__init__(encoder)
-        if depth == "auto":
-            raise ConfigError("method 'readers': depth 'auto' is chosen when a model is trained. Give a number here.")
-        if rank < 1:
-            raise ConfigError(f"method 'readers': rank is {rank}; possible: a whole number from 1.")
-        if not 1 <= depth <= encoder.depth or tokens < 1:
-            raise ConfigError(
-                f"method 'readers': depth is {depth} and tokens is {tokens}; possible: depth from 1 to {encoder.depth} "
-                "(the encoder's layers), tokens from 1."
-            )
-        self.depth = depth
+        refuse(
+            "readers",
+            depth == "auto" and "depth 'auto' is chosen when a model is trained. Give a number here.",
+            depth != "auto"
+            and not 1 <= depth <= encoder.depth
+            and f"depth is {depth}; possible: from 1 to {encoder.depth}, the encoder's layers.",
+            tokens < 1 and f"tokens is {tokens}; possible: a whole number from 1.",
+            rank < 1 and f"rank is {rank}; possible: a whole number from 1.",
+        )
+        self.depth = cast(int, depth)
         self.num_tokens = tokens
         self.light = readout == "attention"
         self.pooler, self.rank = pooler, rank
