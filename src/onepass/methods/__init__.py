@@ -11,6 +11,7 @@ import torch
 
 from onepass.encoder.config import EncoderConfig
 from onepass.encoder.encoder import Encoder
+from onepass.encoder.loading import known_config
 from onepass.errors import ConfigError, each, listed, unknown
 from onepass.methods.adapter import Adapter
 from onepass.methods.base import Method, Stage, States
@@ -42,8 +43,11 @@ METHODS: dict[str, type[Method]] = {
     "prefix": TaskPrefixes,
 }
 
+LARGEST = EncoderConfig("bert", vocab_size=8, width=768, depth=48, heads=12, ffn_width=8, max_positions=512)
+"""In place of an encoder that is not on this disk yet: no smaller one could do with what this cannot"""
+
 log = logging.getLogger(__name__)
-__all__ = ["METHODS", "Method", "Stage", "States", "check_method", "make_method", "settle_method"]
+__all__ = ["METHODS", "Method", "Stage", "States", "check_method", "make_method", "method_faults", "settle_method"]
 
 
 def options_of(name: str) -> dict[str, inspect.Parameter]:
@@ -106,8 +110,8 @@ def settle_method(choice: MethodChoice, num_tasks: int) -> MethodChoice:
     return MethodChoice(name=choice.name, options={**choice.options, **chosen}, chosen={**choice.chosen, **why})
 
 
-def value_faults(choice: MethodChoice, num_tasks: int) -> list[str]:
-    """What the method itself says of its options, whatever the encoder: of one without memory, as large as any.
+def value_faults(choice: MethodChoice, num_tasks: int, config: EncoderConfig = LARGEST) -> list[str]:
+    """What the method itself says of its options around such an encoder, of which nothing is loaded.
 
     Options that are faulty by themselves are left out, and so is what is said of the others together with them.
     """
@@ -118,22 +122,23 @@ def value_faults(choice: MethodChoice, num_tasks: int) -> list[str]:
     kind = METHODS[choice.name]
     options = {**given, **kind.settle(defaults | given, num_tasks)}
     with torch.device("meta"):
-        encoder = Encoder(
-            EncoderConfig("bert", vocab_size=8, width=768, depth=48, heads=12, ffn_width=8, max_positions=512)
-        )
         try:
-            kind(encoder, **options)
+            kind(Encoder(config), **options)
         except ConfigError as error:
             return [fault for fault in each(str(error)) if not wrong & set(re.findall(r"\w+", fault))]
     return []
 
 
+def method_faults(choice: MethodChoice, num_tasks: int, config: EncoderConfig = LARGEST) -> list[str]:
+    """All that is wrong with a method's name, options and their values around such an encoder."""
+    faults = option_faults(choice.name, choice.options)
+    return faults + value_faults(choice, num_tasks, config) if choice.name in METHODS else faults
+
+
 def check_method(file: TaskFile) -> list[str]:
     """Faults in a task file's method."""
     name = file.method.name
-    faults = option_faults(name, file.method.options)
-    if name in METHODS:
-        faults += value_faults(file.method, len(file.tasks))
+    faults = method_faults(file.method, len(file.tasks), known_config(file.encoder) or LARGEST)
     grouped = [task.name for task in file.tasks.values() if task.group]
     if grouped and name in METHODS and not METHODS[name].has_groups:
         able = ", ".join(other for other in METHODS if METHODS[other].has_groups)
