@@ -161,6 +161,19 @@ def test_missing_and_wrong_weights_are_named_together(folder: Path):
     assert "encoder.layer.1.output.dense.bias has numbers that are not finite" in message
 
 
+@pytest.mark.parametrize("said", [1, 2, 4])
+def test_another_number_of_layers_than_the_weights_hold_is_refused(
+    published: tuple[Path, Any], said: int, tmp_path: Path
+):
+    folder = Path(shutil.copytree(published[0], tmp_path / "encoder"))
+    config = json.loads((folder / "config.json").read_text())
+    key = "n_layers" if "n_layers" in config else "num_hidden_layers"
+    types = [kind for kind in config.get("layer_types", []) for _ in range(2)][:said]
+    (folder / "config.json").write_text(json.dumps(config | {key: said} | ({"layer_types": types} if types else {})))
+    with pytest.raises(EncoderError, match=f"config.json says {key} {said}, but the weights hold 3 layers"):
+        load_encoder(folder)
+
+
 def test_a_shard_outside_the_folder_is_refused(folder: Path):
     (folder / "model.safetensors").unlink()
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "../../secret.safetensors"}}))

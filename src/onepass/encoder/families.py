@@ -4,6 +4,7 @@ A family is a row of a table, not code. To add one, name its sizes and its param
 how to compute it.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -206,6 +207,23 @@ def published_names(config: EncoderConfig, ours: str) -> tuple[str, ...]:
     pattern = ".".join(["layers", "{}", *parts[2:]]) if layer else module
     names = FAMILIES[config.family].names[pattern]
     return tuple(f"{name.format(layer)}.{kind}" for name in ([names] if isinstance(names, str) else names))
+
+
+def depth_key(config: EncoderConfig) -> str:
+    """What config.json calls the number of layers."""
+    return FAMILIES[config.family].sizes["depth"]
+
+
+def layer_of(config: EncoderConfig, published: str) -> int:
+    """The layer that a published parameter is of; -1: of none, as poolers and heads are.
+
+    >>> bert = EncoderConfig("bert", vocab_size=8, width=8, depth=2, heads=2, ffn_width=8, max_positions=8)
+    >>> layer_of(bert, "encoder.layer.11.output.dense.bias"), layer_of(bert, "pooler.dense.bias")
+    (11, -1)
+    """
+    before = str(FAMILIES[config.family].names["layers.{}.down"]).partition("{}")[0]
+    found = re.match(re.escape(before) + r"(\d{1,9})\.", published)
+    return int(found[1]) if found else -1
 
 
 _REQUIRED = ("vocab_size", "width", "depth", "heads", "ffn_width", "max_positions")

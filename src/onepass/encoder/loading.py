@@ -17,7 +17,7 @@ from torch import Tensor
 
 from onepass.encoder.config import EncoderConfig
 from onepass.encoder.encoder import Encoder
-from onepass.encoder.families import published_names, read_config
+from onepass.encoder.families import depth_key, layer_of, published_names, read_config
 from onepass.encoder.tokenizer import MAX_LENGTH, Tokenizer
 from onepass.errors import EncoderError
 
@@ -212,6 +212,13 @@ def _translate(config: EncoderConfig, published: dict[str, Tensor], folder: Path
     (words,) = published_names(config, "word_table.weight")
     # The encoder may be a part of a larger model: all its names then start with, for example, "bert."
     prefix = min((name.removesuffix(words) for name in published if name.endswith(words)), key=len, default="")
+    inside = [name.removeprefix(prefix) for name in published if name.startswith(prefix)]
+    held = 1 + max((layer_of(config, name) for name in inside), default=-1)
+    if held and held != config.depth:
+        raise EncoderError(
+            f"{folder}: config.json says {depth_key(config)} {config.depth}, but the weights hold {held} layers. "
+            f"They do not belong together: give the config.json of these weights, or set {depth_key(config)} to {held}."
+        )
     with torch.device("meta"):
         expected = Encoder(config).state_dict()
     weights, faults = {}, []
