@@ -30,7 +30,7 @@ ROWS: list[dict[str, Any]] = [
     {"text": "the late goal wins"},
     {"text": LONG},
     {"one": "the late goal wins", "two": "late is bad", "word": "late"},
-    {"text": "goal", "choices": ["match", "the senate vote", "why"]},
+    {"text": "goal", "choices": ["match", "the senate vote", "why", "match"]},
     {"question": "why is it bad ?", "text": LONG},
     {"question": "why ?", "text": "it is late", "choices": ["vote", "goal"]},
 ]
@@ -56,6 +56,14 @@ def test_the_engine_answers_every_kind_like_the_model(pair: tuple[Model, Engine]
     model, engine = pair
     for wanted, found in zip(model.label(ROWS), engine.label(ROWS), strict=True):
         assert same(wanted.to_dict(), found.to_dict())
+
+
+def test_equal_candidates_share_no_score(pair: tuple[Model, Engine]):
+    for labels in pair:
+        (found,) = labels.label([ROWS[3]], ["best"])
+        scores = found.tasks["best"].scores
+        assert scores is not None and list(scores) == ["match", "the senate vote", "why"]
+        assert sum(scores.values()) == pytest.approx(1.0)
 
 
 def test_tokens_are_answered_alike_alone_and_together(pair: tuple[Model, Engine], monkeypatch: pytest.MonkeyPatch):

@@ -66,6 +66,22 @@ def test_numbers_of_candidates_count_the_blank_ones() -> None:
         kind.target(row | {"label": 0}, TASK, ())
 
 
+@pytest.mark.parametrize("label", [0, 2, "No.", [0, 2]])
+def test_equal_candidates_of_a_row_are_one(label: Any) -> None:
+    row = {"premise": "He fell.", "names": ["No.", "Yes.", "No.", ""], "label": label}
+    kind = Choice(choices="names", numbered_from=0)
+    item = kind.item(TASK, row)
+    assert item is not None and item.sequences == [("He fell.", "No."), ("He fell.", "Yes.")]
+    assert item.names == ["No.", "Yes."]
+    target = kind.target(row, TASK, ())
+    assert target.value.tolist() == [1, 0]
+    assert kind.said(TASK, row, target) == "'No.'"
+    assert kind.target(row | {"label": 1}, TASK, ()).value.tolist() == [0, 1]
+    # By text it is the first, by number the second: both mean the same.
+    row |= {"names": ["1", "1", "2"], "label": 1}
+    assert Choice(choices="names").target(row, TASK, ()).value.tolist() == [1, 0]
+
+
 def test_faults_of_rows_are_said() -> None:
     kind = Choice(choices=["one", "two"])
     with pytest.raises(ValueError, match="has no candidate in 'one', 'two'"):

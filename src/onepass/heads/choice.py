@@ -32,6 +32,8 @@ def accuracy(answers: Any, targets: Any) -> float:
 class Choice(Kind):
     """The best of several candidates, by a softmax over their scores; each is read with the context.
 
+    Equal candidates of a row are one: answers and scores name candidates by their text.
+
     choices: the columns of the candidates, or one column whose cells are lists of them. Blank cells are none.
     template: what is read before a candidate, from columns in braces: "{premise} What was the {question}?". Without it
         the texts of the row, with a space between them.
@@ -91,7 +93,7 @@ class Choice(Kind):
         return ["" if blank(cell) else str(cell).strip() for cell in cells]
 
     def candidates(self, row: Row) -> list[str]:
-        found = [cell for cell in self.offered(row) if cell]
+        found = list(dict.fromkeys(cell for cell in self.offered(row) if cell))
         if not found:
             columns = ", ".join(map(repr, self.choices))
             raise ValueError(f"has no candidate in {columns}. Give at least one, or remove the row.")
@@ -112,20 +114,19 @@ class Choice(Kind):
 
     def target(self, row: Row, task: Task, labels: Sequence[str]) -> Ragged:
         """1 for each right candidate, else 0."""
-        candidates, label = self.offered(row), row[task.label]
-        right = {self.place(one, candidates) for one in (label if isinstance(label, (list, tuple)) else [label])}
-        target = np.array([place in right for place, candidate in enumerate(candidates) if candidate], np.float32)
-        if not target.any():
+        offered, label = self.offered(row), row[task.label]
+        right = {self.meant(one, offered) for one in (label if isinstance(label, (list, tuple)) else [label])}
+        if not right:
             raise ValueError("has no right candidate. Give the number of one, or its text.")
-        return Ragged(target)
+        return Ragged(np.array([candidate in right for candidate in self.candidates(row)], np.float32))
 
-    def place(self, right: Any, candidates: Sequence[str]) -> int:
+    def meant(self, right: Any, candidates: Sequence[str]) -> str:
         """Which candidate a label means; candidates may be blank, but not the one that is meant."""
         text, number = str(right).strip(), whole_number(right)
-        by_text = candidates.index(text) if text and text in candidates else None
+        by_text = text if text and text in candidates else None
         by_number = None
         if number is not None and self.numbered_from != TEXTS and 0 <= number - self.first < len(candidates):
-            by_number = number - self.first
+            by_number = candidates[number - self.first]
         if self.numbered_from is None and None not in (by_text, by_number) and by_text != by_number:
             raise ValueError(
                 f"has the answer {shown(right)}, which is the text of one candidate and the number of another. Say "
@@ -139,7 +140,7 @@ class Choice(Kind):
                 f"has the answer {shown(right)}, which is none of its candidates. Possible: {numbers}one of "
                 f"{', '.join(shown(candidate) for candidate in candidates if candidate)}."
             )
-        if not candidates[found]:
+        if not found:
             raise ValueError(f"has the answer {shown(right)}, but that candidate is blank.")
         return found
 
