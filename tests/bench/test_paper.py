@@ -106,6 +106,7 @@ def test_every_configuration_is_trained_and_tested(path: Path, suite: Path) -> N
         ({"rows": [{"name": "x", "train": {"epoch": 2}, "method": "mtop"}]}, "Did you mean 'epochs'"),
         ({"rows": [{"name": "x", "ways": [{"shared": 1}], "method": "mtop"}]}, "Did you mean 'share'"),
         ({"protocol": "new_tasks"}, "Did you mean 'new_task'"),
+        ({"published": {"seeds": 5}}, "Unknown key of published 'seeds'. Known: encoder, target_train, train"),
         ({"titel": "x"}, "Did you mean 'title'"),
         ({"rows": 3}, "no list of rows"),
     ],

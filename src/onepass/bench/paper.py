@@ -6,7 +6,7 @@ and recipe (`published`) are used only when asked for: they are for the paper's 
     title: MTOP, table 3 ...
     paper: arXiv:2205.10744
     protocol: train                # or new_task, removal, one_by_one
-    published: {encoder: ..., train: {...}, target_train: {...}, seeds: 5}
+    published: {encoder: ..., train: {...}, target_train: {...}}
     groups: {small: [rte, mrpc]}   # means over some tasks, where the suite has them
     new: [scitail]                 # the tasks that come later; suites without them take a quarter of their own
     orders: [[mnli, qqp], ...]     # one_by_one: the order of the sources for each seed, where the suite has them
@@ -33,6 +33,7 @@ from onepass.errors import ConfigError, listed, unknown
 from onepass.plain_yaml import parse
 from onepass.tasks import MethodChoice, TaskFile
 
+PUBLISHED = ("encoder", "train", "target_train")
 Figures = dict[str, float]
 
 
@@ -127,6 +128,7 @@ def table_faults(table: Table) -> list[str]:
     faults = []
     if table.protocol not in ("train", *PROTOCOLS):
         faults.append(unknown("protocol", table.protocol, ("train", *PROTOCOLS)))
+    faults += [unknown("key of published", key, PUBLISHED) for key in table.published if key not in PUBLISHED]
     for options in (table.published.get("train", {}), table.published.get("target_train", {})):
         faults += check_train(TaskFile(path=Path(), tasks={}, train=options))
     for row in (row for row in table.rows if row.method is not None):
