@@ -204,6 +204,31 @@ def test_a_separator_beside_commas_is_a_part_of_a_name(write):
     assert read(write("t.tsv", "text,label\na,x\n"), ["label"]) == {"label": ["x"]}
 
 
+@pytest.mark.parametrize(
+    ("content", "columns"),
+    [
+        ("text;price, EUR;label\na, b, c;1;x\nd;2;y\n", {"text": ["a, b, c", "d"], "price, EUR": ["1", "2"]}),
+        ("text;in EUR,net\na;1\n", {"text": ["a"], "in EUR,net": ["1"]}),
+        ("text;price, EUR\na, b;1\n", {"text": ["a, b"], "price, EUR": ["1"]}),  # both fit every row
+        ("text\tprice, EUR\na, b\t1\nc\t2\n", {"price, EUR": ["1", "2"]}),
+        ('text;"n, or m";o, p\n"a\nb, c";1;2\n', {"text": ["a\nb, c"], "o, p": ["2"]}),
+        ("text;o, p\na;1\n" + '"never closed;2\n', None),
+    ],
+)
+def test_a_comma_in_a_name_does_not_hide_the_separator(write, content, columns):
+    path = write("t.csv", content)
+    if columns is None:
+        assert column_names(path) == ["text", "o, p"]
+    else:
+        assert read(path, list(columns)) == columns
+
+
+def test_bad_bytes_beyond_the_header_do_not_hide_the_separator(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"text;o, p\na;1\n\xff;2\n")
+    assert column_names(path) == ["text", "o, p"]
+
+
 def test_a_column_asked_for_twice_is_read_once(write):
     assert read(write("t.csv", "a,b\n1,2\n"), ["b", "b"]) == {"b": ["2"]}
     assert read(write("t.jsonl", '{"a": 1, "b": 2}'), ["b", "b"]) == {"b": [2]}

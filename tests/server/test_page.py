@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from onepass.data.files import column_names
+
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: the page is not tested")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(
@@ -122,6 +124,20 @@ def test_a_file_comes_back_labelled(page: Any, tmp_path: Path) -> None:
     assert download.value.suggested_filename == "mails-labelled.csv"
     assert [row["text"] for row in rows] == [texts[0], texts[1], "'=1+1", *texts[3:]]  # a formula is disarmed
     assert {row["topic"] for row in rows} <= {"politics", "sport"} and float(rows[0]["topic_score"]) > 0
+
+
+def test_the_page_and_the_command_line_cut_a_file_alike(page: Any, tmp_path: Path) -> None:
+    read = "async (text) => { const { parse } = await import('/page/csv.js'); return parse(text).header; }"
+    for text, header in (
+        ("text,label\na,x\n", ["text", "label"]),
+        ("text;n, EUR\na;1\n", ["text", "n, EUR"]),
+        ("text;n, EUR\na, b;1\n", ["text", "n, EUR"]),
+        ('text\t"a, b"\n"x\ny"\t2\n', ["text", "a, b"]),
+        ("a;b,c\n1;2,x\n", ["a;b", "c"]),
+        ("t\na\n", ["t"]),
+    ):
+        (tmp_path / "t.csv").write_text(text)
+        assert page.evaluate(read, text) == column_names(tmp_path / "t.csv") == header
 
 
 def test_a_task_is_taught_and_tried(page: Any, live: Any) -> None:

@@ -7,6 +7,8 @@ import csv
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from onepass.data.utf8 import escaped_byte, not_utf8, nul_advice
 from onepass.errors import DataError
 
 MAX_LINE = 2**24  # characters of a line or a field; bounds memory when a quote is never closed
+JUDGED_LINES = 50  # lines from which the separator is told where the header leaves it open
 NEVER_CLOSED = "a quote is opened here and never closed."
 
 _QUOTED = re.compile('"[^"]*"')
@@ -37,11 +40,32 @@ def csv_chunks(path: Path, columns: Sequence[str] | None, size: int, faults: Row
 def separator(path: Path) -> str:
     """What stands between columns: a comma, in a .tsv file a tab; another where the header has only that.
 
-    Spreadsheets of many countries write semicolons into their .csv files.
+    Spreadsheets of many countries write semicolons into their .csv files. A header that has several (a;"b";c, d) is
+    read as most of the first rows have as many fields as it; if that leaves a choice, names rather hold ", " than ",".
     """
     usual = "\t,;|" if path.suffix.lower() == ".tsv" else ",;\t|"
     header = _QUOTED.sub("", next((line for line in read_lines(path) if line.strip()), ""))
-    return next((found for found in usual if found in header), usual[0])
+    found = [one for one in usual if one in header]
+    if len(found) < 2:
+        return found[0] if found else usual[0]
+    lines = _first_lines(path)
+    return max(found, key=lambda one: (_fitting(lines, one), f"{one} " not in header))
+
+
+def _first_lines(path: Path) -> list[str]:
+    lines: list[str] = []
+    with suppress(DataError):  # it is told where rows are read
+        lines.extend(islice(read_lines(path), JUDGED_LINES))
+    return lines
+
+
+def _fitting(lines: Sequence[str], delimiter: str) -> int:
+    """How many rows have as many fields as the header."""
+    rows = csv_reader(lines, delimiter)
+    counts: list[int] = []
+    with suppress(csv.Error):  # wrong quotes, or a row that is cut at the last line
+        counts.extend(len(row) for row in rows if row)
+    return counts[1:].count(counts[0]) if counts else 0
 
 
 def _csv_reader(path: Path) -> Any:

@@ -2,7 +2,10 @@
 
 export function parse(text) {
   text = text.replace(/^\ufeff/, "");
-  const separator = guessSeparator(text);
+  return split(text, guessSeparator(text));
+}
+
+function split(text, separator) {
   const rows = [];
   let row = [], cell = "", quoted = false, any = false;
   for (let i = 0; i < text.length; i++) {
@@ -24,10 +27,17 @@ export function parse(text) {
   return { header, rows };
 }
 
+// As the command line does: of those in the header, the one by which most of the first rows have as many cells as it.
 function guessSeparator(text) {
-  const first = text.slice(0, text.search(/[\r\n]|$/));
-  const count = (c) => first.split(c).length;
-  return [",", ";", "\t"].sort((a, b) => count(b) - count(a))[0];
+  const lines = text.split(/\r\n|\r|\n/).filter((line) => line.trim()).slice(0, 50);
+  const header = (lines[0] || "").replace(/"[^"]*"/g, "");
+  const found = [",", ";", "\t", "|"].filter((c) => header.includes(c));
+  const fitting = (c) => {
+    const { header, rows } = split(lines.join("\n"), c);
+    return rows.filter((row) => row.length === header.length).length;
+  };
+  const spaced = (c) => header.includes(c + " ");
+  return found.sort((a, b) => fitting(b) - fitting(a) || spaced(a) - spaced(b))[0] || ",";
 }
 
 // A cell that a spreadsheet would take for a formula gets an apostrophe, and quotes where csv needs them.
