@@ -113,7 +113,7 @@ def test_files_are_labelled_with_spans(folder: Path, tmp_path: Path) -> None:
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [row["names"] for row in rows] == [[["senate vote", "org"]]] * 2
     assert rows[1]["names_spans"][0]["start"] == 4
-    (reject,) = (tmp_path / "out.rejects.jsonl").read_text().splitlines()
+    (reject,) = (tmp_path / "out.jsonl.rejects.jsonl").read_text().splitlines()
     assert "there is no text in 'tokens'" in reject
 
 

@@ -145,7 +145,7 @@ def test_a_file_comes_back_with_a_column_for_each_answer(run, model, mails, tmp_
     assert [list(row) for row in rows] == [["id", "text", "topic", "topic_score", "tone", "truncated"]] * 2
     assert [row["text"] for row in rows] == ["late goal", 'senate vote, "why" ?']
     assert "Rows labelled: 2," in result.stderr and "Rows that could not be labelled: 1," in result.stderr
-    (reject,) = read(tmp_path / "out.rejects.jsonl")
+    (reject,) = read(tmp_path / f"out.{ending}.rejects.jsonl")
     assert reject == {"row": 2, "line": 3, "reason": "there is no text in 'text'.", "start": "2"}
 
     alone = json.loads(run("predict", model, "late goal", "--json").stdout)["tasks"]

@@ -18,6 +18,7 @@ import pytest
 import onepass
 from onepass.errors import ConfigError, DataError, FolderError
 from onepass.filejob import journal as journals
+from onepass.filejob.job import rejects_beside
 
 SCRIPT = Path(__file__).with_name("toy.py")
 ADDED = ["topic", "topic_score", "tone", "tags", "tags_score", "truncated"]
@@ -42,7 +43,7 @@ def names_in(folder):
 def test_every_row_is_in_the_output_or_in_the_rejects(toy, write, tmp_path, source, ending):
     path, output = write(source, 40), tmp_path / f"out.{ending}"
     summary = toy.job(path, output).run()
-    rows, rejects = rows_of(output), rows_of(tmp_path / "out.rejects.jsonl")
+    rows, rejects = rows_of(output), rows_of(tmp_path / f"out.{ending}.rejects.jsonl")
     assert (summary.rows, summary.rejected, summary.added) == (38, 2, ADDED)
     assert [int(row["id"]) for row in rows] == [n for n in range(40) if n % 17 != 16]
     assert [reject["row"] for reject in rejects] == [17, 34]
@@ -51,7 +52,7 @@ def test_every_row_is_in_the_output_or_in_the_rejects(toy, write, tmp_path, sour
     assert [row["topic"] for row in rows] == [labelled.tasks["topic"].label for labelled in expected]
     tags = [row["tags"] if isinstance(row["tags"], list) else json.loads(row["tags"]) for row in rows]
     assert tags == [labelled.tasks["tags"].label for labelled in expected]
-    assert names_in(tmp_path) == sorted([path.name, output.name, "out.rejects.jsonl"])
+    assert names_in(tmp_path) == sorted([path.name, output.name, f"out.{ending}.rejects.jsonl"])
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
@@ -74,7 +75,7 @@ def test_a_job_stopped_after_any_piece_ends_with_the_same_bytes(toy, write, tmp_
     summary = toy.job(path, output).run(stop)
     assert (summary.rows, summary.resumed) == (57, 60)
     assert output.read_bytes() == clean.read_bytes()
-    assert (tmp_path / "out.rejects.jsonl").read_bytes() == (tmp_path / "clean.rejects.jsonl").read_bytes()
+    assert rejects_beside(output).read_bytes() == rejects_beside(clean).read_bytes()
 
 
 @pytest.mark.parametrize("ending", ["csv", pytest.param("parquet", marks=pytest.mark.slow)])
@@ -110,7 +111,7 @@ def test_a_job_stopped_at_any_write_ends_with_the_same_bytes(toy, write, tmp_pat
         if not output.exists() or journals.Journal(output).path.exists():
             toy.job(path, output).run()
         assert output.read_bytes() == clean.read_bytes(), last
-        assert (tmp_path / "out.rejects.jsonl").read_bytes() == (tmp_path / "clean.rejects.jsonl").read_bytes(), last
+        assert rejects_beside(output).read_bytes() == rejects_beside(clean).read_bytes(), last
         for left in tmp_path.glob("out.*"):
             left.unlink()
     assert last > 20
@@ -189,7 +190,7 @@ def test_a_wide_table_needs_the_text_of_one_task(toy, tmp_path):
     assert (summary.rows, summary.rejected) == (3, 1)
     answered = [[row["topic"] is not None, row["same"] is not None] for row in rows_of(output)]
     assert answered == [[True, False], [False, True], [True, True]]
-    assert "no text in 'text' and 'second'" in rows_of(tmp_path / "out.rejects.jsonl")[0]["reason"]
+    assert "no text in 'text' and 'second'" in rows_of(tmp_path / "out.jsonl.rejects.jsonl")[0]["reason"]
 
 
 def test_times_in_nanoseconds_are_kept(toy, tmp_path):
@@ -243,7 +244,17 @@ def test_cells_that_are_no_text_are_rejected(toy, tmp_path, value, reason):
     summary = toy.job(path, output).run()
     assert summary.rejected == (reason is not None)
     if reason:
-        assert reason in rows_of(tmp_path / "out.rejects.jsonl")[0]["reason"]
+        assert reason in rows_of(tmp_path / "out.jsonl.rejects.jsonl")[0]["reason"]
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_outputs_that_differ_in_their_ending_have_rejects_of_their_own(toy, tmp_path):
+    for count, ending in enumerate(("csv", "parquet", "jsonl"), 1):
+        path = tmp_path / f"in-{ending}.jsonl"
+        path.write_text("\n".join(json.dumps({"text": text}) for text in ["late goal", *[None] * count]))
+        assert toy.job(path, tmp_path / f"out.{ending}").run().rejected == count
+    for count, ending in enumerate(("csv", "parquet", "jsonl"), 1):
+        assert len(rows_of(tmp_path / f"out.{ending}.rejects.jsonl")) == count
 
 
 def test_a_named_reject_file_is_written_even_if_nothing_is_rejected(toy, tmp_path):

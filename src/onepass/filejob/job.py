@@ -51,8 +51,8 @@ class Summary:
 
 
 def rejects_beside(output: Path) -> Path:
-    """Where rejected rows go if nothing is said."""
-    return output.with_suffix(".rejects.jsonl")
+    """Where rejected rows go if nothing is said: news.csv and news.parquet have files of their own."""
+    return output.with_name(f"{output.name}.rejects.jsonl")
 
 
 def check_paths(source: Path, output: Path, rejects: Path | None, *, overwrite: bool, spreadsheet_safe: bool) -> None:
