@@ -1,8 +1,16 @@
 """The routes in other servers' shapes."""
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from onepass import living
+from onepass.errors import ConfigError
+from onepass.server.run import serve
+from onepass.server.settings import Settings
+from onepass.tasks import Task
 
 
 def test_classify_answers_as_vllm_does(server: Any) -> None:
@@ -22,6 +30,18 @@ def test_moderations_answer_as_openai_does(server: Any) -> None:
     score = server.predict("late goal")[1]["results"][0]["tasks"]["topic"]["scores"]["sport"]
     assert result["category_scores"] == pytest.approx({"topic": score}, abs=1e-6)
     assert result["flagged"] is result["categories"]["topic"] is (score > 0.5)
+
+
+def test_tags_of_words_flag_no_text(start: Any, served: Path, tmp_path: Path) -> None:
+    names = "the O\nsenate B-org\nvote I-org\n\nlate O\ngoal O\n\n" * 4
+    (tmp_path / "names.conll").write_text(names)
+    folder = Path(shutil.copytree(served, tmp_path / "model"))
+    data = {"train": tmp_path / "names.conll", "text": "tokens", "label": "tags"}
+    living.add_tasks(folder, [Task(name="names", kind="tagging", **data)])
+    status, body = start(folder).wait().post("/v1/moderations", {"input": "the senate vote"})
+    assert status == 200 and set(body["results"][0]["categories"]) == {"topic"}
+    with pytest.raises(ConfigError, match=r"Unknown task and label 'names=O'"):
+        serve(folder, Settings(moderation="names=O"), print)
 
 
 def test_infer_answers_as_kserve_does(server: Any) -> None:

@@ -150,7 +150,7 @@ def add_compatible_routes(app: FastAPI, service: Service) -> None:
 def flagged_labels(service: Service) -> dict[str, list[str]]:
     """By task, the labels that flag a text: those named in the settings, else the second of two, or all of many."""
     known = service.generation().tasks
-    single = {name: task for name, task in known.items() if task["texts"] == 1 and task["labels"]}
+    single = {name: task for name, task in known.items() if task["texts"] == 1 and task["scored"]}
     if not service.settings.moderation:
         flagging = {name: task["labels"] for name, task in single.items() if task.get("several")}
         return flagging | {name: task["labels"][1:] for name, task in single.items() if len(task["labels"]) == 2}

@@ -52,6 +52,7 @@ def _task(known: dict[str, Any]) -> dict[str, Any]:
         "labels": list(known["labels"]),
         "reads": kind.inputs(task),
         "texts": kind.num_texts(task),
+        "scored": bool(known["labels"]) and not kind.ragged,  # each label has a probability in the whole text
         "windows": kind.windows.most,
         "thresholds": fitted or None,
         "version": known.get("version", 1),
