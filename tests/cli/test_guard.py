@@ -4,11 +4,14 @@ import errno
 import os
 import signal
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
+import onepass
 from onepass.cli.guard import guarded
 from onepass.errors import DataError
 
@@ -71,10 +74,11 @@ def test_debug_shows_the_traceback(monkeypatch):
     assert "Traceback" in result.stderr and result.stderr.endswith("a.csv is empty.\n")
 
 
-def test_a_reader_who_leaves_hears_nothing_more(process, model):
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_reader_who_leaves_hears_nothing_more(process, model, form):
     read, write = os.pipe()
     os.close(read)
-    result = process("info", model, "--json", stdout=write, stderr=subprocess.PIPE, capture_output=False)
+    result = process("info", model, *form, stdout=write, stderr=subprocess.PIPE, capture_output=False)
     os.close(write)
     assert (result.returncode, result.stderr) == (128 + signal.SIGPIPE, "")
 
@@ -86,3 +90,14 @@ def test_a_full_disk_behind_stdout_is_told(process, model):
     assert result.returncode == 2
     assert result.stderr.startswith("There is no space left on the disk")
     assert result.stderr.count("\n") == 1
+
+
+def test_closed_streams_are_no_fault(model):
+    command = [sys.executable, "-m", "onepass", "predict", str(model)]
+    environment = os.environ | {"PYTHONPATH": str(Path(onepass.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+    for closed, text in ((">&-", "goal"), ("<&-", "-"), ("2>&-", "goal")):
+        line = f'exec "$@" {closed}'
+        told = subprocess.run(
+            ["sh", "-c", line, "sh", *command, text], env=environment, capture_output=True, text=True, check=False
+        )
+        assert (told.returncode, "fault" in told.stderr, "Traceback" in told.stderr) == (0, False, False), told.stderr

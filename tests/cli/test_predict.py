@@ -183,6 +183,26 @@ def test_another_column_can_hold_the_text(run, model, tmp_path):
     assert list(read(tmp_path / "out.csv")[0]) == ["headline", "topic", "topic_score", "tone", "truncated"]
 
 
+def test_a_file_is_asked_the_tasks_whose_columns_it_has(run, model, mails, tmp_path):
+    result = run("predict", model, "--input", mails, "--output", tmp_path / "out.csv")
+    assert result.exit_code == 0, result.stderr
+    assert list(read(tmp_path / "out.csv")[0])[2:] == ["topic", "topic_score", "tone", "truncated"]
+    assert "Not asked, because" in result.stderr and "lacks columns that they read: same." in result.stderr
+    assert json.loads(run("predict", model, "--input", mails, "--json").stdout.splitlines()[0])["tasks"].keys() == {
+        "topic",
+        "tone",
+    }
+    named = run("predict", model, "--input", mails, "--output", tmp_path / "b.csv", "--tasks", "topic,same")
+    assert named.exit_code == 2 and "no column 'first', which same reads" in named.stderr
+
+
+def test_answers_on_stdout_are_no_columns_that_could_be_there_already(run, model, tmp_path):
+    source = tmp_path / "in.csv"
+    source.write_text("text,topic\nlate goal,sport\n")
+    result = run("predict", model, "--input", source, "--tasks", "topic", "--json")
+    assert result.exit_code == 0 and set(json.loads(result.stdout)["tasks"]) == {"topic"}
+
+
 def test_columns_that_are_there_already_are_not_written_over(run, model, tmp_path):
     source = tmp_path / "in.csv"
     source.write_text("text,topic\nlate goal,sport\n")

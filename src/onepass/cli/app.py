@@ -5,6 +5,7 @@ What takes long to import (torch above all) is imported inside the commands, so 
 """
 
 import os
+import sys
 from typing import Annotated
 
 import typer
@@ -71,4 +72,17 @@ def main() -> None:
     # 22.6 s without, on busy cores 34 s and 39 s. Read when torch is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("GOMP_SPINCOUNT", "2000")
+    _open_streams()
     app(prog_name="onepass")
+
+
+def _open_streams() -> None:
+    """Give stdin, stdout and stderr to nobody where they are closed, as by some schedulers (`onepass ... >&-`).
+
+    Otherwise Python has None in their place, and a file that is opened later could get what is written to stderr.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            while (got := os.open(os.devnull, os.O_RDWR)) < number:
+                pass
+            setattr(sys, name, open(got, "w" if number else "r", encoding="utf-8"))  # noqa: SIM115  until the end

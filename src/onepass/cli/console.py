@@ -38,8 +38,12 @@ def show(*parts: RenderableType) -> None:
 def results() -> Console:
     from rich.console import Console
 
+    class Plain(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # rich would end the process with 1; guard.py has a code for it
+
     in_terminal = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(file=sys.stdout, highlight=False, width=None if in_terminal else UNBOUNDED)
+    return Plain(file=sys.stdout, highlight=False, width=None if in_terminal else UNBOUNDED)
 
 
 def write_json(value: Any) -> None:

@@ -118,7 +118,8 @@ def predict(
 
     if output is None:
         with closing(open_source(input)) as source:
-            questions = Questions(model, input, list(source.columns), tasks=names, text=text or [])
+            questions = Questions(model, input, list(source.columns), tasks=names, text=text or [], adds=False)
+            _say_left(input, questions.left)
             _stream(source, questions, input, model if versions else None)
         return
     job = FileJob(
@@ -271,6 +272,11 @@ def _stream(source: Source, questions: Questions, input: Path, versions_of: Aski
         say(message)
 
 
+def _say_left(input: Path, tasks: Sequence[str]) -> None:
+    if tasks:
+        say(f"Not asked, because {input} lacks columns that they read: {', '.join(tasks)}.")
+
+
 def _run(job: FileJob, show_progress: bool) -> None:
     """Do a job with a progress bar, and tell what was done."""
     from tqdm import tqdm
@@ -292,6 +298,7 @@ def _run(job: FileJob, show_progress: bool) -> None:
             raise
     if summary.resumed:
         say(f"This run went on where an earlier one had stopped: rows read by then: {summary.resumed:,}.")
+    _say_left(job.path, summary.not_asked)
     say(f"Rows labelled: {summary.rows:,}, in {job.output}, with the columns {', '.join(summary.added)}.")
     if summary.truncated:
         say(f"Rows whose text was cut, being longer than the model reads: {summary.truncated:,} ({summary.added[-1]}).")

@@ -45,6 +45,8 @@ class Summary:
     truncated: int
     added: list[str]
     """The new columns"""
+    not_asked: list[str]
+    """The tasks that read columns which the file does not have"""
     resumed: int
     """Rows that an earlier run had read"""
     seconds: float
@@ -137,7 +139,13 @@ class FileJob:
                     self.journal.remove()
                 raise
         return Summary(
-            state.rows, state.rejected, state.truncated, list(questions.first), resumed, time.monotonic() - started
+            state.rows,
+            state.rejected,
+            state.truncated,
+            list(questions.first),
+            questions.left,
+            resumed,
+            time.monotonic() - started,
         )
 
     def _unfinished(self) -> State | None:

@@ -25,7 +25,10 @@ class Labels(Protocol):
 
 
 class Questions:
-    """The tasks to ask, by the columns they read."""
+    """The tasks to ask, by the columns they read: those named, else all whose columns the file has.
+
+    adds: whether the answers become columns beside those of the file.
+    """
 
     def __init__(
         self,
@@ -36,11 +39,16 @@ class Questions:
         tasks: Sequence[str] | None = None,
         text: Sequence[str] = (),
         prefix: str = "",
+        adds: bool = True,
     ):
         self.model = model
         self.known = {task.name: (task, make_kind(task)) for task in model.tasks}
-        self.groups = self._grouped(tasks, tuple(text))
+        groups = self._grouped(tasks, tuple(text))
+        there = {read: names for read, names in groups.items() if set(read) <= set(columns)}
+        self.groups = there if there and tasks is None else groups
         _check_columns(source, columns, self.groups)
+        self.left = [name for read, names in groups.items() if read not in self.groups for name in names]
+        """The tasks that are not asked, since the file lacks a column that they read"""
         self.added: dict[str, tuple[str, str]] = {}
         """By the name of each new column, the task and the part of its answer; the last says if a text was cut"""
         self.first: dict[str, Any] = {}
@@ -58,7 +66,7 @@ class Questions:
                     )
                 self.added[column], self.first[column] = (name, part), value
         self.first[self.cut] = False
-        if clash := [name for name in self.first if name in columns]:
+        if adds and (clash := [name for name in self.first if name in columns]):
             raise ConfigError(
                 f"{source} has columns of these names already: {', '.join(clash)}. "
                 "Give the answers others: --prefix predicted_"
