@@ -13,6 +13,7 @@ from onepass.encoder.tokenizer import Tokenizer
 from onepass.engine.core import Core
 from onepass.engine.opening import Opening
 from onepass.engine.ranges import Bounds
+from onepass.engine.rounding import tolerance
 from onepass.errors import EncoderError, FolderError
 from onepass.heads import Kind, make_kind
 from onepass.inquiry import Pieces, Ranges
@@ -63,6 +64,11 @@ class Engine(Asking):
         Ask one of the two at a time.
         """
         return Engine(Opening(folder or self.folder, self._opening.threads, after=self._opening))
+
+    @property
+    def tolerances(self) -> list[float]:
+        """How far the logits of each task may be from those of another computation of the same."""
+        return [tolerance(weights) for weights in self._core.runner.tasks]
 
     @property
     def padding(self) -> int:

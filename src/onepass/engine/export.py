@@ -26,8 +26,6 @@ from onepass.methods import METHODS, Method
 from onepass.model import Model
 
 log = logging.getLogger(__name__)
-TOLERANCE = 1e-4
-"""How far a logit of the engine may be from the model's"""
 MOST_TEXTS = 256
 """Texts on which the ranges of what goes into linear layers are found"""
 
@@ -46,12 +44,14 @@ def export_model(
         model = load_model(folder)
         recipe = {"format": FORMAT, "encoder": config["encoder"]["sha256"], "method": method_recipe(model)}
         engine = Engine(folder, recipe=recipe)
-        difference = largest_difference(model, engine)
-        if not difference <= TOLERANCE:  # also if it is NaN
-            raise FolderError(
-                f"The engine was not written: a logit of it differs from the model's by {difference:.3g}, more than "
-                f"{TOLERANCE:g}."
-            )
+        differences = largest_differences(model, engine)
+        for name, difference, allowed in zip(model.names, differences, engine.tolerances, strict=True):
+            if not difference <= allowed:  # also if it is NaN
+                raise FolderError(
+                    f"The engine was not written: a logit of it for task {name!r} differs from the model's by "
+                    f"{difference:.3g}, more than {allowed:.3g}."
+                )
+        difference = max(differences)
         edit.drop("engine/")
         (edit.draft / ENGINE).parent.mkdir()
         write_json(edit.draft / ENGINE, recipe)
@@ -81,15 +81,15 @@ def method_recipe(model: Model) -> dict[str, Any]:
     return recipe
 
 
-def largest_difference(model: Model, engine: Engine) -> float:
-    """How far the logits of a model and of its engine are apart at most, on probe texts."""
+def largest_differences(model: Model, engine: Engine) -> list[float]:
+    """How far the logits of a model and of its engine are apart at most, on probe texts, for each task."""
     numbers = list(range(len(model.tasks)))
-    largest = 0.0
+    largest = [0.0] * len(numbers)
     for batch in probe_batches(model.tokenizer):
         pairs = zip(model.logits(batch, numbers), engine.logits_of(_pieces(batch), numbers), strict=True)
-        for wanted, found in pairs:
+        for task, (wanted, found) in enumerate(pairs):
             points = np.concatenate(found) if isinstance(found, list) else found
-            largest = float(np.maximum(largest, np.abs(wanted - points).max(initial=0.0)))  # keeps a NaN
+            largest[task] = float(np.maximum(largest[task], np.abs(wanted - points).max(initial=0.0)))  # keeps a NaN
     return largest
 
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from onepass.engine.engine import Engine
 
 CHANGES = ("install", "remove")
-TOLERANCE = 1e-4
-"""Of logits: another number of tasks can mean another order of the same sums"""
 PROBES = ("a", "late goal decides the cup", "the council voted on a new budget for roads and schools", "1 2 3 why ?")
 
 
@@ -67,14 +65,13 @@ def probed(engine: Engine) -> Answers:
     return {task.name: list(map(np.array, logits)) for task, logits in zip(engine.tasks, found, strict=True)}
 
 
-def largest_change(before: Answers, after: Answers, names: Sequence[str]) -> float:
-    """How far the logits of these tasks are apart at most."""
+def largest_change(before: Sequence[np.ndarray], after: Sequence[np.ndarray]) -> float:
+    """How far the logits of a task are apart at most."""
     largest = 0.0
-    for name in names:
-        for old, new in zip(before[name], after[name], strict=True):
-            if old.shape != new.shape:
-                return float("inf")
-            largest = float(np.maximum(largest, np.abs(old - new).max(initial=0)))  # keeps a NaN
+    for old, new in zip(before, after, strict=True):
+        if old.shape != new.shape:
+            return float("inf")
+        largest = float(np.maximum(largest, np.abs(old - new).max(initial=0)))  # keeps a NaN
     return largest
 
 
