@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
 import pytest
 
 from onepass.data import check, seen
@@ -224,6 +225,13 @@ def test_pairs_leak_only_as_pairs(tmp_path: Path) -> None:
         (["yes"] * 200 + ["no"] * 100 + ["No"] * 50, "label variants", "'no', 'No'"),
         (["new york"] * 200 + ["new  york"] * 100, "label variants", "'new york', 'new  york'"),
         (["1"] * 200 + ["1.0"] * 100 + ["0"] * 50, "label variants", "'1', '1.0'"),
+        (
+            ["caf\u00e9"] * 200 + ["cafe\u0301"] * 100 + ["no"] * 50,
+            "label variants",
+            r"written 'caf\xe9', 'cafe\u0301'",
+        ),
+        (["yes"] * 200 + ["yes\u200b"] * 100 + ["no"] * 50, "label variants", r"written 'yes', 'yes\u200b'"),
+        (["yes", "no", "NA"] * 20, "missing values", "look like missing values: NA (20)"),
         (["yes"] * 200 + ["no"] * 7 + ["so"] * 8, "rare labels", "1 label with fewer than 8 rows in train: no (7)"),
         (["yes", "no", "nan"] * 20 + ["None"] * 20, "missing values", "look like missing values: nan (20), None (20)"),
         (["yes"] * 211 + ["no"] * 10, "imbalance", "211 rows in train are 'yes', 10 'no'"),
@@ -306,3 +314,29 @@ def test_checking_needs_no_torch() -> None:
     code = "import sys, onepass.data.check, onepass.data.guess; sys.exit('torch' in sys.modules)"
     environment = {"PYTHONPATH": ":".join(sys.path)}
     assert subprocess.run([sys.executable, "-c", code], check=False, env=environment).returncode == 0
+
+
+def test_a_tag_of_every_text_makes_a_task_no_uneven_one(tmp_path: Path) -> None:
+    tags = [json.dumps(["O", "B-place" if i % 10 == 0 else "O"]) for i in range(400)]
+    path = table(tmp_path / "train.csv", [(f"near w{i}", tag) for i, tag in enumerate(tags)])
+    assert sorts(report({"train": path, "kind": "tagging"})) == []
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"text": ["a", "list"], "label": "yes"}, "has a list in 'text' where a text is needed"),
+        ({"text": {"title": "a"}, "label": "yes"}, "has an object in 'text' where a text is needed"),
+        ({"text": "a text", "label": ["yes"]}, "has ['yes'] where one label is needed. Rows with any number of labels"),
+    ],
+)
+def test_lists_and_objects_are_no_texts_and_no_labels(tmp_path: Path, row: dict[str, Any], message: str) -> None:
+    path = tmp_path / "train.jsonl"
+    path.write_text("\n".join(json.dumps(row) for _ in range(3)))
+    assert message in one(report({"train": path}), "bad row").found
+
+
+def test_bytes_are_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "train.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"text": [b"a", b"b"], "label": ["yes", "no"]}), path)
+    assert "has bytes in 'text' where a text is needed" in one(report({"train": path}), "bad row").found

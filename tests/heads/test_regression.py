@@ -119,3 +119,8 @@ def test_another_models_numbers_are_put_on_this_ones_scale():
     translated = kind.translate(ours, theirs, np.array([[0.0], [0.5]], np.float32))  # the numbers 5 and 7
     assert translated.tolist() == [[2.0], [3.0]]
     assert kind.divergence(torch.tensor([[2.0]]), torch.tensor([[5.0]])).tolist() == [9.0]
+
+
+def test_a_decimal_comma_is_told():
+    with pytest.raises(ValueError, match=r"has '0,5' where a number is needed\. Write numbers with a point: 1\.5\."):
+        KIND.target({"price": "0,5"}, TASK, ())

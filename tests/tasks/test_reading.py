@@ -133,6 +133,11 @@ class TestOverrides:
         assert file.tasks["topic"].labels == ("yes", "1.50")
         assert file.tasks["topic"].options == {"margin": 2}
 
+    def test_a_key_inside_of_a_key_of_one_task(self, path):
+        file = read(path, "tasks.topic.threshold.target_precision=0.9", "tasks.a.b.threshold.per=label")
+        assert file.tasks["topic"].options == {"threshold": {"target_precision": 0.9}}
+        assert file.tasks["a.b"].options == {"threshold": {"per": "label"}}
+
     def test_paths_start_at_the_working_folder(self, path, tmp_path, monkeypatch):
         here = tmp_path / "here"
         here.mkdir()

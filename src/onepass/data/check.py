@@ -5,6 +5,7 @@ read is one finding among the others.
 """
 
 import math
+import unicodedata
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -30,6 +31,7 @@ MISSING = (
     "NULL",
     "None",
     "n/a",
+    "NA",
     "N/A",
     "#N/A",
     "<NA>",
@@ -217,7 +219,9 @@ def _check_labels(task: Task, train: SplitRows) -> Iterator[Finding]:
         variants.setdefault(_folded(label), []).append(label)
     for labels in variants.values():
         if len(labels) > 1:
-            found = f"has labels that differ only in case, space or digits: {enumerated(map(repr, labels))}"
+            found = f"has labels that look alike: {enumerated(map(repr, labels))}"
+            if len({_plain(label) for label in labels}) < len(labels):  # not to be told apart on a screen
+                found += f", written {enumerated(map(ascii, labels))}"
             yield train.warning("label variants", found, "They are learned as different labels: choose one spelling.")
     if absent := [label for label in task.labels if label not in counts]:
         found = f"has {numbered(len(absent), 'label')} without a row in train: {enumerated(absent)}"
@@ -225,11 +229,11 @@ def _check_labels(task: Task, train: SplitRows) -> Iterator[Finding]:
     if few := {label: count for label, count in counts.items() if count < FEW_ROWS}:
         found = f"has {numbered(len(few), 'label')} with fewer than {FEW_ROWS} rows in train: {counted(few, SHOWN)}"
         yield train.warning("rare labels", found, "Add rows, or join labels.")
-    if counts:
+    if counts := {label: count for label, count in counts.items() if count < len(train)}:  # O is a tag of every text
         most, least = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
         if counts[most] > IMBALANCE * counts[least]:
             found = f"is uneven: {counts[most]:,} rows in train are {short(most)!r}, {counts[least]:,} {short(least)!r}"
-            yield train.warning("imbalance", found, "Add rows of the small labels; look at macro_f1, not accuracy.")
+            yield train.warning("imbalance", found, "Add rows of the small labels; accuracy alone would hide them.")
 
 
 def _counts(task: Task, splits: dict[str, SplitRows]) -> Counts:
@@ -241,9 +245,15 @@ def _counts(task: Task, splits: dict[str, SplitRows]) -> Counts:
     return counts
 
 
+def _plain(label: str) -> str:
+    """A label without what is not seen: marks of direction, joiners, two ways to write an accent."""
+    return "".join(c for c in unicodedata.normalize("NFKC", label) if unicodedata.category(c) != "Cf")
+
+
 def _folded(label: str) -> str:
-    """The same for labels that were probably meant to be one: 'No' and 'no', '1' and '1.0'."""
-    folded = "".join(label.casefold().split())
+    """The same for labels that were probably meant to be one: 'No' and 'no', '1' and '1.0', two spellings of an e with
+    an accent."""
+    folded = "".join(_plain(label).casefold().split())
     try:
         number = float(folded)
     except ValueError:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from onepass.data.items import Item, Points, Reading, Windows
 from onepass.errors import ConfigError
+from onepass.heads.cells import shown
 from onepass.prediction import Prediction
 from onepass.tasks import Task
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 Metric = Callable[[Any, Any], float]
+LISTS = " Rows with any number of labels are for kind: multilabel."
 
 
 def blank(value: Any) -> bool:
@@ -30,6 +32,19 @@ def blank(value: Any) -> bool:
     return (
         value is None or (isinstance(value, str) and not value.strip()) or (isinstance(value, float) and value != value)
     )
+
+
+def texts_of(task: Task, row: Row) -> tuple[str, ...] | None:
+    """The texts that a task reads of a row; None if one is blank, ValueError if a cell holds no text.
+
+    A list would otherwise be read as Python writes it, brackets and all.
+    """
+    values = [row[column] for column in task.text]
+    for column, value in zip(task.text, values, strict=True):
+        if isinstance(value, (list, tuple, dict, bytes)):
+            found = {bytes: "bytes", dict: "an object"}.get(type(value), "a list")
+            raise ValueError(f"has {found} in {column!r} where a text is needed.")
+    return None if any(blank(value) for value in values) else tuple(str(value) for value in values)
 
 
 def label_text(value: Any) -> str:
@@ -43,6 +58,13 @@ def label_text(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value).strip()
+
+
+def label_cell(value: Any) -> str:
+    """A cell of a data file as a label; ValueError if it holds a list or an object."""
+    if isinstance(value, (list, tuple, dict, bytes)):
+        raise ValueError(f"has {shown(value)} where one label is needed.{LISTS if isinstance(value, list) else ''}")
+    return label_text(value)
 
 
 def wrong_option(name: str, value: Any, possible: str) -> ConfigError:
@@ -117,8 +139,8 @@ class Kind:
 
     def item(self, task: Task, row: Row) -> Item | None:
         """What the task reads of a row; None if a text is blank. ValueError, in words, if cells do not fit together."""
-        values = [row[column] for column in task.text]
-        return None if any(blank(value) for value in values) else Item([tuple(str(value) for value in values)])
+        texts = texts_of(task, row)
+        return None if texts is None else Item([texts])
 
     def blank(self, task: Task, row: Row) -> bool:
         """Whether the row says nothing about this task; such rows are passed over, so a wide table may have holes."""

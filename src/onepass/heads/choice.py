@@ -11,7 +11,7 @@ import numpy as np
 from onepass.data.examples import Ragged
 from onepass.data.items import Item, Reading
 from onepass.heads import scaling
-from onepass.heads.base import Kind, Row, blank, wrong_option
+from onepass.heads.base import Kind, Row, blank, texts_of, wrong_option
 from onepass.heads.cells import listed_cell, shown, whole_number
 from onepass.heads.points import choice_entropy, choice_loss, softmax
 from onepass.prediction import Prediction
@@ -100,9 +100,8 @@ class Choice(Kind):
         return found
 
     def item(self, task: Task, row: Row) -> Item | None:
-        if any(blank(row[column]) for column in task.text):
+        if (texts := texts_of(task, row)) is None:
             return None
-        texts = [str(row[column]) for column in task.text]
         candidates = self.candidates(row)
         if self.mark is not None:
             if not any(self.mark in text for text in texts):

@@ -12,7 +12,7 @@ import numpy as np
 from onepass.data.items import Item, Reading
 from onepass.errors import first_of, unknown
 from onepass.heads import scaling
-from onepass.heads.base import Kind, Row, label_text, wrong_option
+from onepass.heads.base import Kind, Row, label_cell, label_text, wrong_option
 from onepass.heads.grouped import GROUPED, over_groups
 from onepass.heads.metrics import accuracy, f1, macro_f1, matthews
 from onepass.heads.thresholds import Rule, check_thresholds, choose, chosen, limits, read_threshold, shown
@@ -93,10 +93,10 @@ class Classification(Kind):
         return replace(item, group=" ".join(str(row[column]) for column in self.group_by))
 
     def labels_in(self, task: Task, row: Row) -> Iterable[str]:
-        return () if self.blank(task, row) else (label_text(row[task.label]),)
+        return () if self.blank(task, row) else (label_cell(row[task.label]),)
 
     def target(self, row: Row, task: Task, labels: Sequence[str]) -> int:
-        label = label_text(row[task.label])
+        label = label_cell(row[task.label])
         try:
             return labels.index(label)
         except ValueError:

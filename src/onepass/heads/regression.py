@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from onepass.tasks import Task
 if TYPE_CHECKING:
     from torch import Tensor
 
+COMMA = re.compile(r"\s*[-+]?\d+,\d+\s*")
 LARGEST = 1e30  # float32, in which answers are computed, ends at 3e38
 
 
@@ -63,7 +65,8 @@ class Regression(Kind):
         try:
             number = float(value)
         except (TypeError, ValueError):
-            raise ValueError(f"has {value!r} where a number is needed.") from None
+            advice = " Write numbers with a point: 1.5." if COMMA.fullmatch(str(value)) else ""
+            raise ValueError(f"has {shown(value)} where a number is needed.{advice}") from None
         except OverflowError:  # a whole number of hundreds of digits
             number = math.inf
         if not np.isfinite(number):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onepass.data.items import Item
-from onepass.heads.base import Row, blank, wrong_option
+from onepass.heads.base import Row, blank, texts_of, wrong_option
 from onepass.heads.cells import listed_cell, shown, whole_number
 from onepass.heads.classification import Classification
 from onepass.heads.marking import find_form, find_text
@@ -82,9 +82,8 @@ class Words(Classification):
         return np.tile(np.array([[0, length]], np.int16), (self.num_marks(task), 1))
 
     def item(self, task: Task, row: Row) -> Item | None:
-        if any(blank(row[column]) for column in task.text):
+        if (texts := texts_of(task, row)) is None:
             return None
-        texts = tuple(str(row[column]) for column in task.text)
         marks = []
         for mark in range(self.num_marks(task)):
             of_text = mark if len(texts) == 2 else 0

@@ -63,7 +63,7 @@ class Draft:
             holder[step] = dict(inner) if isinstance(inner, dict) else {}
             holder = holder[step]
         here = Path.cwd()
-        is_file = place[0] == "tasks" and place[-1] in FILE_KEYS
+        is_file = place[0] == "tasks" and place[2:] in [(key,) for key in FILE_KEYS]
         found = whole_path(document.value, here) if is_file else document.value
         found = encoder_path(found, here) if place == ("encoder",) else found
         holder[place[-1]] = with_whole_paths({place[-1]: found}, here)[place[-1]] if place[0] == "train" else found
@@ -71,8 +71,13 @@ class Draft:
     def _place(self, key: str) -> Place:
         head, dot, rest = key.partition(".")
         if head == "tasks" and dot:
-            name, _, last = rest.rpartition(".")  # a task's name may have dots, its keys have none
-            return (head, name or last, last) if name else (head, rest)
+            # A task's name may have dots, so the known ones are looked for first, the longest before the others.
+            tasks = self.data.get("tasks")
+            known = sorted(map(str, tasks if isinstance(tasks, dict) else ()), key=len, reverse=True)
+            if name := next((name for name in known if rest.startswith(f"{name}.")), ""):
+                return (head, name, *rest[len(name) + 1 :].split("."))
+            name, _, last = rest.rpartition(".")
+            return (head, name, last) if name else (head, rest)
         if head == "train" and dot:
             return (head, *rest.split("."))
         if dot or not head or get_close_matches(head, TOP_KEYS, n=1, cutoff=0.85):
