@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
 import pytest
 
 from onepass.asking import NO_RANGES, Asking
@@ -62,6 +63,46 @@ def test_texts_and_pairs_keep_their_places(lengths: Lengths):
 def test_texts_may_come_from_a_generator(lengths: Lengths):
     found = lengths.predict(text for text in ["goal", "late goal"])
     assert [answers["length"].label for answers in found] == [3, 4]
+
+
+def test_columns_and_tables_are_lists_of_texts_and_of_rows(lengths: Lengths):
+    column = pyarrow.array(["goal", "late goal"])
+    assert [found["length"].label for found in lengths.predict(column)] == [3, 4]
+    table = pyarrow.table({"text": ["goal", None], "a": [None, "goal"], "b": ["vote", "vote"], "n": [1, 2]})
+    assert [{name: answer.label for name, answer in found.items()} for found in lengths.predict(table)] == [
+        {"length": 3},
+        {"both": 5},
+    ]
+
+
+class Frame:
+    """As much of a table of pandas as is asked of it."""
+
+    columns = ["text"]
+
+    def __iter__(self):
+        return iter(self.columns)
+
+    def astype(self, kind: type) -> "Frame":
+        return self
+
+    def where(self, there: Any, other: Any) -> "Frame":
+        return self
+
+    def notna(self) -> None: ...
+
+    def to_dict(self, form: str) -> list[dict[str, Any]]:
+        return [{"text": "goal"}, {"text": "late goal"}]
+
+
+def test_a_table_of_pandas_is_its_rows_and_not_its_names(lengths: Lengths):
+    assert [found["length"].label for found in lengths.predict(Frame())] == [3, 4]
+
+
+@pytest.mark.parametrize("hole", [None, float("nan")])
+def test_a_row_without_its_text_is_no_empty_text(lengths: Lengths, hole: Any):
+    with pytest.raises(DataError, match=r"Text 2: task 'length' has a blank text in 'text'. Give one."):
+        lengths.predict([{"text": "goal"}, {"text": hole}])
 
 
 @pytest.mark.parametrize("given", [None, 5, b"goal"])

@@ -38,6 +38,8 @@ class Asking:
     def predict(self, inputs: Text | Iterable[Text], tasks: Sequence[str] | None = None) -> Any:
         """Answer every task (or those named) for a text, a pair of texts as a tuple, a row, or a list of these.
 
+        Columns and tables of numpy, pandas, polars and pyarrow are lists, too: of texts and of rows.
+
         One input in, one dictionary out; a list in, a list of the same length and order out. A text is asked the tasks
         on single texts, a pair the tasks on pairs. A row is a mapping with columns as in the training data, such as
         {"question": ..., "context": ...}; it is asked the tasks whose columns it has.
@@ -49,7 +51,7 @@ class Asking:
 
     def label(self, texts: Iterable[Text], tasks: Sequence[str] | None = None) -> list[Labelled]:
         """The inputs with their answers, in order. A text that comes twice is computed once."""
-        texts = list(texts)  # a generator can be read once
+        texts = _listed(texts)
         self.numbers(tasks)  # so that a wrong name is said even where there is no text
         forms = [Form.of(text, place) for place, text in enumerate(texts)]
         first: dict[Any, int] = {}
@@ -101,7 +103,9 @@ class Asking:
                 f"{self.tasks[n].name} ({' and '.join(self.kinds[n].inputs(self.tasks[n]))})" for n in left
             )
             raise ConfigError(f"{form} cannot answer: {needs}. Give these tasks what they read.")
-        return fitting
+        # In a table with holes a row may have the texts of some tasks only.
+        whole = [number for number in fitting if form.missing.isdisjoint(self.tasks[number].text)]
+        return whole if whole and names is None else fitting
 
     def numbers(self, names: Sequence[str] | None) -> list[int]:
         """The numbers of the tasks of these names, each once; of all tasks for None."""
@@ -114,7 +118,23 @@ class Asking:
         return list(dict.fromkeys(known[name] for name in names))
 
 
+def _listed(texts: Any) -> list[Any]:
+    """Texts as a list: the rows of a table, the values of a pyarrow column; anything else as it is iterated over.
+
+    A table of pandas gives the names of its columns to who iterates over it.
+    """
+    if hasattr(texts, "to_pylist"):  # pyarrow
+        return list(texts.to_pylist())
+    if hasattr(texts, "to_dicts"):  # polars
+        return list(texts.to_dicts())
+    if hasattr(texts, "to_dict") and hasattr(texts, "columns"):  # pandas
+        return list(texts.astype(object).where(texts.notna(), None).to_dict("records"))
+    return list(texts)
+
+
 def _check_iterable(inputs: Any) -> None:
+    if hasattr(inputs, "to_pylist"):
+        return
     if isinstance(inputs, bytes) or not isinstance(inputs, Iterable):
         raise DataError(
             f"There is no text in {inputs!r:.80}. Give a string, two strings in a tuple for a pair, a row (a mapping "

@@ -46,11 +46,14 @@ class Form:
 
     num_texts: int = 0
     columns: frozenset[str] = frozenset()
+    missing: frozenset[str] = frozenset()
+    """Those of the columns that have no value, as in a table with holes: None or NaN"""
 
     @classmethod
     def of(cls, given: Any, place: int) -> Form:
         if isinstance(given, Mapping):
-            return cls(columns=frozenset(map(str, given)))
+            missing = (str(column) for column, value in given.items() if _is_missing(value))
+            return cls(columns=frozenset(map(str, given)), missing=frozenset(missing))
         parts = (given,) if isinstance(given, str) else given if isinstance(given, (tuple, list)) else ()
         if not parts or not all(isinstance(part, str) for part in parts):
             raise DataError(
@@ -231,11 +234,15 @@ def _by_row(where: Sequence[Sequence[tuple[Any, int]]]) -> Callable[[Mapping[Any
     return gather
 
 
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and value != value)
+
+
 def _item(given: Text, task: Task, kind: Kind) -> Item:
-    """What a task reads of an input; a blank text is read as it is."""
+    """What a task reads of an input; a blank text is read as it is, but a missing one is none."""
     if isinstance(given, Mapping):
         item, num_texts = kind.item(task, given), kind.num_texts(task)
-        if item is None and not num_texts:
+        if item is None and (not num_texts or any(_is_missing(given[column]) for column in task.text)):
             raise ValueError(f"has a blank text in {' or '.join(map(repr, task.text))}. Give one.")
         return item or Item([("",) * num_texts])
     texts = (given,) if isinstance(given, str) else tuple(given)

@@ -222,3 +222,7 @@ def test_the_engine_needs_no_torch(folder: Path):
     environment = os.environ | {"PYTHONPATH": str(Path(onepass.__file__).parents[1])}
     result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert result.stdout.strip() in ("no", "yes"), result.stderr
+
+
+def test_an_engine_says_what_it_is(engine: Engine, folder: Path):
+    assert repr(engine) == f"Engine({str(folder)!r}, {len(engine.tasks)} tasks, fp32)"

@@ -58,6 +58,9 @@ class Engine(Asking):
         self.precision = self._core.precision
         self._lock = Lock()
 
+    def __repr__(self) -> str:
+        return f"Engine({str(self.folder)!r}, {len(self.tasks)} tasks, {self.precision})"
+
     def reopened(self, folder: Path | None = None) -> Engine:
         """The engine of the folder as it is now, or of another; soon there if only tasks changed.
 
