@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from onepass.data.quotes import are_quoted
 from onepass.data.rows import Chunk, RowFaults, unique, wanted
 from onepass.data.utf8 import escaped_byte, not_utf8, nul_advice
 from onepass.errors import DataError
@@ -69,13 +70,16 @@ def _fitting(lines: Sequence[str], delimiter: str) -> int:
 
 
 def _csv_reader(path: Path) -> Any:
-    return csv_reader(read_lines(path), separator(path))
+    delimiter = separator(path)
+    return csv_reader(read_lines(path), delimiter, are_quoted(path, delimiter))
 
 
-def csv_reader(lines: Iterable[str], delimiter: str) -> Any:
+def csv_reader(lines: Iterable[str], delimiter: str, quoted: bool = True) -> Any:
     """A reader of fields; it takes no more lines than a row has."""
     # The limit is one for the whole process, so it is only ever raised.
     csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE))
+    if not quoted:
+        return csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE, strict=True)
     return csv.reader(lines, delimiter=delimiter, strict=True)
 
 

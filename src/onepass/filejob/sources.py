@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from onepass.data.files import FORMATS, column_names, format_of
+from onepass.data.quotes import are_quoted
 from onepass.data.text import MAX_LINE, csv_problem, csv_reader, miscounted, separator
 from onepass.data.utf8 import check_encoding
 from onepass.errors import DataError
@@ -63,13 +64,14 @@ class CsvSource(_LineSource):
         column_names(path)  # raises if the header cannot be read
         super().__init__(path)
         self.delimiter = separator(path)
+        self.quoted = are_quoted(path, self.delimiter)
         self.header = _named([field.strip() for field in next(fields for fields in self._reader() if fields)])
         self.columns = dict.fromkeys(self.header, "text")
         self._first = self.position()
 
     def _reader(self) -> Any:
         # It takes no more lines than the row has, so that the place behind a row is known.
-        return csv_reader(self.lines, self.delimiter)
+        return csv_reader(self.lines, self.delimiter, self.quoted)
 
     def records(self, start: Position | None) -> Iterator[Record]:
         self._go_to(start or self._first)

@@ -1,0 +1,35 @@
+"""Whether the quotes of a tab-separated file mean something, or are characters like any other.
+
+Spreadsheets quote cells in a .tsv file as in a .csv file. Others, such as the sets of GLUE, write every cell as it is:
+there a cell may begin with a quote that is never closed.
+"""
+
+import csv
+from pathlib import Path
+
+LONGEST = 2**24  # bytes of a line that is looked at
+
+
+def are_quoted(path: Path, delimiter: str) -> bool:
+    """False if each line with a quote has as many fields as the header, taken as it is, and one is wrong as csv."""
+    if delimiter != "\t":
+        return True
+    fields, wrong = 0, False
+    with open(path, "rb") as file:
+        while line := file.readline(LONGEST):
+            if not fields:
+                fields = line.count(b"\t") + 1 if line.strip() else 0
+            elif b'"' in line:
+                if line.count(b"\t") + 1 != fields:
+                    return True
+                wrong = wrong or _as_csv(line) != fields
+    return not wrong
+
+
+def _as_csv(line: bytes) -> int:
+    """How many fields a line has by the rules of csv; 0 if it breaks them."""
+    try:
+        (found,) = csv.reader([line.decode("latin-1")], delimiter="\t", strict=True)
+    except csv.Error:
+        return 0
+    return len(found)
