@@ -3,10 +3,12 @@
 import itertools
 import json
 import os
+import shutil
 import signal
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +126,43 @@ def test_a_task_is_installed_and_removed_under_load(live: Any) -> None:
         assert live.request("DELETE", "/tasks/subject")[0] == 200
         assert live.predict("good match", ["subject"])[0] == 422
     assert {status for status, _ in asking.answers} == {200}
+
+
+@pytest.mark.slow
+def test_both_of_two_workers_have_every_new_version(start: Any, served: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(served, tmp_path / "model")
+    keys = {"ONEPASS_ADMIN_KEY": "k", "ONEPASS_SERVER_FAULTS": "1"}
+    server = start(folder, workers=2, spare=True, change_nice=0, environment=keys)
+    server.key = "k"
+    server.wait()
+    server.until(lambda: len(server.get("/info")[1]["workers"]) == 2)
+    first = server.get("/info")[1]["revision"]
+    archive = server.request("GET", "/tasks/topic/archive")[1]
+    names = task_names(server)
+    changes = [
+        (lambda: put(server, "/tasks/subject", archive, "application/zip")[0], names | {"subject"}),
+        (lambda: put(server, "/tasks/subject", archive, "application/zip")[0], names | {"subject"}),
+        (lambda: server.request("DELETE", "/tasks/subject")[0], names),
+        (lambda: server.request("DELETE", "/tasks/tone")[0], names - {"tone"}),
+        (lambda: server.post("/rollback", {"revision": first})[0], names),
+    ]
+    with Asking(server) as one, Asking(server) as other, ThreadPoolExecutor(4) as threads:
+        for change, wanted in changes:
+            assert change() == 200
+            server.until(lambda: len(server.get("/info")[1]["workers"]) == 2)
+            revision = server.get("/info")[1]["revision"]
+            # Four that take a while, so that both workers have one.
+            for status, answer in threads.map(server.predict, ["fault:slow"] * 4):
+                tasks = set(answer["results"][0]["tasks"])
+                assert (status, answer["revision"], tasks) == (200, revision, wanted - {"same"})
+    answers = [*one.answers, *other.answers]
+    assert {status for status, _ in answers} == {200}
+    asked: dict[str, set[frozenset[str]]] = {}
+    for _, answer in answers:
+        for result in answer["results"]:
+            asked.setdefault(answer["revision"], set()).add(frozenset(result["tasks"]))
+    assert all(len(sets) == 1 for sets in asked.values())
+    assert server.counter("onepass_worker_restarts") == 0
 
 
 def test_a_change_goes_on_if_the_worker_that_makes_it_ends(live: Any) -> None:
