@@ -129,13 +129,14 @@ def test_a_task_is_installed_and_removed_under_load(live: Any) -> None:
 
 
 @pytest.mark.slow
-def test_both_of_two_workers_have_every_new_version(start: Any, served: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [2, 3])
+def test_all_of_several_workers_have_every_new_version(start: Any, served: Path, tmp_path: Path, workers: int) -> None:
     folder = shutil.copytree(served, tmp_path / "model")
     keys = {"ONEPASS_ADMIN_KEY": "k", "ONEPASS_SERVER_FAULTS": "1"}
-    server = start(folder, workers=2, spare=True, change_nice=0, environment=keys)
+    server = start(folder, workers=workers, spare=True, change_nice=0, environment=keys)
     server.key = "k"
     server.wait()
-    server.until(lambda: len(server.get("/info")[1]["workers"]) == 2)
+    server.until(lambda: len(server.get("/info")[1]["workers"]) == workers)
     first = server.get("/info")[1]["revision"]
     archive = server.request("GET", "/tasks/topic/archive")[1]
     names = task_names(server)
@@ -146,13 +147,13 @@ def test_both_of_two_workers_have_every_new_version(start: Any, served: Path, tm
         (lambda: server.request("DELETE", "/tasks/tone")[0], names - {"tone"}),
         (lambda: server.post("/rollback", {"revision": first})[0], names),
     ]
-    with Asking(server) as one, Asking(server) as other, ThreadPoolExecutor(4) as threads:
+    with Asking(server) as one, Asking(server) as other, ThreadPoolExecutor(6) as threads:
         for change, wanted in changes:
             assert change() == 200
-            server.until(lambda: len(server.get("/info")[1]["workers"]) == 2)
+            server.until(lambda: len(server.get("/info")[1]["workers"]) == workers)
             revision = server.get("/info")[1]["revision"]
-            # Four that take a while, so that both workers have one.
-            for status, answer in threads.map(server.predict, ["fault:slow"] * 4):
+            # So many that take a while that every worker has one.
+            for status, answer in threads.map(server.predict, ["fault:slow"] * 6):
                 tasks = set(answer["results"][0]["tasks"])
                 assert (status, answer["revision"], tasks) == (200, revision, wanted - {"same"})
     answers = [*one.answers, *other.answers]

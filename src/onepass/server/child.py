@@ -57,6 +57,8 @@ class Worker:
         """What it was told to do to the folder before"""
         self.holds = False
         """Whether it has a model from which the next version is soon made"""
+        self.leaving = False
+        """Whether it is to answer what it has and then rest"""
         self.writer: asyncio.StreamWriter | None = None
         self.gone = False
         self.why = "it ended"
@@ -64,7 +66,7 @@ class Worker:
 
     @property
     def ready(self) -> bool:
-        return self.generation is not None and not self.gone
+        return self.generation is not None and not self.gone and not self.leaving
 
     @property
     def number(self) -> int:
@@ -117,7 +119,7 @@ class Worker:
         """Keep what it holds, and wait to be told to load the next version."""
         if self.generation is not None:
             self.generation.workers.remove(self)
-        self.generation, self.wanted = None, False
+        self.generation, self.wanted, self.leaving = None, False, False
         self.facts = asyncio.get_running_loop().create_future()
 
     def _hear(self, head: dict[str, Any], body: bytes) -> None:

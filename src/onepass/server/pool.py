@@ -2,7 +2,8 @@
 
 A worker that ends, falls silent or runs over its time is replaced. A new version of the model is a new set of workers:
 they load and try it while the old ones serve, then take over; requests begun on the old version end on it. Then one of
-the old workers waits as the spare one: it reads only what the next version has of its own.
+the old workers waits as the spare one: it reads only what the next version has of its own. Of several workers half may
+leave the old version for the new one before it takes over, and the others after: that is sooner than new processes are.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,8 +115,10 @@ class Pool:
 
     # --- versions -----------------------------------------------------------------------------------------------
 
-    def start_worker(self, change: dict[str, Any] | None = None) -> Worker:
-        worker, self.spare = self.spare, None
+    def start_worker(self, change: dict[str, Any] | None = None, worker: Worker | None = None) -> Worker:
+        """Tell a worker to load: the given one, which rests, else the spare one, else a new one."""
+        if worker is None:
+            worker, self.spare = self.spare, None
         if worker is not None and worker.holds and time.monotonic() - worker.beaten > self.settings.silent_s:
             worker.kill("it said nothing while it waited")
         if worker is None or worker.gone:
@@ -163,8 +166,11 @@ class Pool:
         """The folder as it is now, or after a change that the first worker makes, and the workers that hold it."""
         workers = [self.start_worker(change)]
         try:
-            facts = [await workers[0].facts] if change else []
-            workers += [self.start_worker() for _ in range(1, self.settings.workers)]
+            facts = [await workers[0].facts] if change or self.changes_folder else []
+            borrowed = [worker for _ in range(self.settings.workers // 2) if (worker := await self._borrowed())]
+            # If there are any, those that stay come when the version before is over.
+            others: Sequence[Worker | None] = borrowed or [None] * (self.settings.workers - 1)
+            workers += [self.start_worker(worker=worker) for worker in others]
             facts += await asyncio.gather(*(worker.facts for worker in workers[len(facts) :]))
             if len({found["revision"] for found in facts}) > 1:
                 raise Refused(409, "refused", "The model folder was replaced while it was read. Try again.")
@@ -173,6 +179,20 @@ class Pool:
             for worker in workers:
                 self._release(worker, "its model was refused")
             raise
+
+    async def _borrowed(self) -> Worker | None:
+        """A worker that leaves the version that serves, to rest when it has answered; the last one never does."""
+        able = [worker for worker in (self.current.workers if self.current else []) if worker.ready and worker.holds]
+        if len(able) < 2:
+            return None
+        worker = min(able, key=lambda worker: len(worker.batches))
+        worker.leaving = True
+        while worker.batches and not worker.gone:
+            await asyncio.sleep(TICK_S / 4)
+        if worker.gone:
+            return None
+        worker.rest()
+        return worker
 
     def _release(self, worker: Worker, why: str) -> None:
         """Let a worker wait for the next version with what it holds, or end it."""
@@ -211,9 +231,8 @@ class Pool:
             self._read = known, Tokenizer.load(path, length)
         return self._read[1]
 
-    async def _refill(self) -> None:
+    async def _refill(self, worker: Worker) -> None:
         """One more worker for the current version."""
-        worker = self.start_worker()
         try:
             facts = await worker.facts
         except (OnepassError, Refused) as error:
@@ -299,12 +318,11 @@ class Pool:
             done = idle and not self.batcher.pinned(generation)
             if generation.retiring and (done or not generation.workers):
                 self._retire(generation)
-        have = len(self.starting) + len([w for w in (self.current.workers if self.current else []) if w.ready])
         if now < self._not_before or self._replacing.locked():
             return
-        if have < self.settings.workers:
+        if self._missing():
             self._not_before = now + BACK_OFF_S[1]
-            self.spawn(self._refill())
+            self.spawn(self._refill(self.start_worker()))
         elif self.settings.spare and self.spare is None and not self.starting and not self._one_will_rest():
             self._not_before = now + BACK_OFF_S[1]
             self.spare = Worker(self)
@@ -314,8 +332,17 @@ class Pool:
         if generation in self.batcher.generations:
             self.batcher.generations.remove(generation)
         for worker in list(generation.workers):
-            self._release(worker, RETIRED)
+            if worker.can_rest and self._missing() and not self._replacing.locked():
+                worker.rest()
+                self.spawn(self._refill(self.start_worker(worker=worker)))
+            else:
+                self._release(worker, RETIRED)
         self.batcher.forget(generation)
+
+    def _missing(self) -> bool:
+        """Whether there are fewer workers for the current version than wanted."""
+        ready = [worker for worker in (self.current.workers if self.current else []) if worker.ready]
+        return len(self.starting) + len(ready) < self.settings.workers
 
     def _one_will_rest(self) -> bool:
         """Whether a worker is about to be free to be the spare one."""
