@@ -74,9 +74,24 @@ def test_nothing_is_left_of_the_checkpoints_when_the_model_is_saved(news: Path, 
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["model"]
 
 
-def test_resuming_without_a_checkpoint_starts_from_the_beginning(news: Path, tmp_path: Path) -> None:
-    model = train(news, tmp_path / "model", overrides=OPTIONS, resume=True, progress=False)
+def test_resuming_without_a_checkpoint_starts_from_the_beginning_and_says_so(
+    news: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", "onepass"):
+        model = train(news, tmp_path / "model", overrides=OPTIONS, resume=True, progress=False)
     assert model.training_record["history"][0]["epoch"] < 1
+    assert "beginning anew: there is no" in caplog.text
+
+
+def test_a_training_in_whose_place_another_begins_is_told_of(
+    news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(Checkpoints, "save", interrupted(Checkpoints.save))
+    for _ in range(2):
+        assert "was cut short" not in caplog.text
+        with pytest.raises(KeyboardInterrupt):
+            train(news, tmp_path / "model", overrides=OPTIONS, progress=False)
+    assert ".model.training holds a training that was cut short" in caplog.text and "--resume" in caplog.text
 
 
 def test_a_second_training_to_the_same_output_is_refused_before_it_begins(news: Path, tmp_path: Path) -> None:

@@ -88,13 +88,18 @@ class Trainer:
     def run(self, resume: bool = False) -> None:
         """Train all stages, leave the best weights in the model and what happened in `model.training_record`."""
         start = time.perf_counter()
-        saved = self.checkpoints.load(self.model) if resume and self.checkpoints is not None else None
+        saved = self._resumed() if resume else None
+        if not resume and self.checkpoints is not None and self.checkpoints.folder.is_dir():
+            log.warning(
+                "%s holds a training that was cut short; this one begins anew and will replace it. To go on with it, "
+                "stop and give --resume (resume=True).",
+                self.checkpoints.folder,
+            )
         if saved is not None:
             self.model.records, self.history, self.skipped = (
                 saved["progress"][key] for key in ("records", "history", "skipped")
             )
             self.used.restore(saved["progress"]["used"])
-            log.info("going on from %s", self.checkpoints.folder)  # type: ignore[union-attr]
         total = sum(len(item.train) for item in self.sets)
         settled = total, len(self.sets), self.options.epochs, self.options.batch_size
         log.info("%d training rows of %d tasks: %d epochs, batches of %d rows", *settled)
@@ -120,6 +125,15 @@ class Trainer:
             "history": self.history,
         }
         self.model.to("cpu").eval()
+
+    def _resumed(self) -> dict[str, Any] | None:
+        """What the last checkpoint holds, with the model's weights put back; None if there is none."""
+        if self.checkpoints is None:
+            return None
+        saved = self.checkpoints.load(self.model)
+        folder = self.checkpoints.folder
+        log.info("going on from %s" if saved is not None else "beginning anew: there is no %s to go on from", folder)
+        return saved
 
     def run_stage(self, stage: Stage, number: int = 0, saved: dict[str, Any] | None = None) -> None:
         """Train one stage, from its start or from where a checkpoint stood."""
