@@ -167,9 +167,16 @@ def test_a_baseline_is_read_before_the_training(tmp_path: Path):
 def test_epochs_and_batches_go_by_the_rows_unless_they_are_given(rows: int, epochs: int, batch_size: int):
     options = TrainOptions().sized(rows)
     assert (options.epochs, options.batch_size) == (epochs, batch_size)
-    assert TrainOptions(epochs=3, batch_size=7).sized(rows) == TrainOptions(epochs=3, batch_size=7)
+    assert TrainOptions(epochs=3, batch_size=7).sized(rows, taught=True) == TrainOptions(epochs=3, batch_size=7)
+
+
+def test_who_is_taught_and_whom_more_effort_is_asked_of_learns_longer():
+    assert [TrainOptions().sized(rows, taught=True).epochs for rows in (50, 12_136, 162_787)] == [30, 12, 6]
+    assert TrainOptions(effort=2).sized(12_136).epochs == 16
+    assert TrainOptions(effort=0.1).sized(12_136).epochs == 2
 
 
 def test_own_and_given_teachers_are_not_mixed():
-    (fault, *_) = faults_of(teachers=2, distill={"teachers": "runs/single"})
-    assert fault.startswith("train.distill and train.teachers") and fault.endswith("Give one.")
+    for own in ("teachers", "task_teachers"):
+        (fault, *_) = faults_of(**{own: 2}, distill={"teachers": "runs/single"})
+        assert fault.startswith(f"train.distill and train.{own}: ") and fault.endswith("Give one.")

@@ -42,6 +42,25 @@ def test_the_teachers_are_trained_learned_from_and_removed(news: Path, tmp_path:
     assert alone.predict("why senate")["topic"].score != model.predict("why senate")["topic"].score
 
 
+def test_models_of_each_task_are_teachers_too_and_who_is_taught_learns_longer(
+    news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    trained: list[tuple[str, float, int, int]] = []
+
+    class Noted(run.Trainer):
+        def run(self, resume: bool = False) -> None:
+            super().run(resume)
+            options = self.options
+            trained.append((self.model.choice.name, options.encoder_rate, options.epochs, options.seed))
+
+    monkeypatch.setattr(run, "Trainer", Noted)
+    overrides = [*FAST, "epochs=0", "effort=0.2", "teachers=1", "task_teachers=1", "sampler=uncertainty"]
+    model = run.train(news, tmp_path / "model", overrides=overrides, progress=False)
+    assert trained == [("readers", 0.005, 4, 1000), ("single", 5e-5, 2, 2000), ("readers", 0.005, 6, 0)]
+    assert model.training_record["options"]["task_teachers"] == 1
+    assert not teachers_folder(tmp_path / "model").exists()
+
+
 def test_a_resumed_training_keeps_the_teachers_that_were_finished(
     news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -61,7 +61,7 @@ class Trainer:
         teaching: Teaching | None = None,
     ):
         self.given = options
-        self.options = options.sized(sum(len(item.train) for item in sets))
+        self.options = options.sized(sum(len(item.train) for item in sets), teaching is not None)
         """What the given options come to, for the rows of the stage that is trained"""
         self.model, self.sets, self.progress = model, sets, progress
         self.checkpoints, self.teaching = checkpoints, teaching
@@ -138,7 +138,8 @@ class Trainer:
     def run_stage(self, stage: Stage, number: int = 0, saved: dict[str, Any] | None = None) -> None:
         """Train one stage, from its start or from where a checkpoint stood."""
         tasks = list(range(len(self.sets))) if stage.tasks is None else list(stage.tasks)
-        self.tasks, self.options = tasks, self.given.sized(sum(len(self.sets[task].train) for task in tasks))
+        rows = sum(len(self.sets[task].train) for task in tasks)
+        self.tasks, self.options = tasks, self.given.sized(rows, self.teaching is not None)
         options, model = self.options, self.model
         frozen = fixed_parameters(model.method, stage, options)
         frozen += [p for other in range(len(self.sets)) if other not in tasks for p in self.own_parameters(other)]

@@ -5,7 +5,7 @@ from typing import Any
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
     "fast": {"epochs": 3, "teachers": 0},
-    "best": {"teachers": 5},
+    "best": {"teachers": 3, "task_teachers": 2},
 }
 
 

@@ -2,7 +2,8 @@
 
 Several trainings of one recipe are wrong about different texts, so their mean is right more often than any of them,
 and it has an opinion about every task for every text. A model that learns these opinions beside the labels is about
-as good as all of them together (arXiv:1503.02531), and still answers in one pass.
+as good as all of them together (arXiv:1503.02531), and still answers in one pass. Models of each task by itself are
+wrong about others again, and know best what other tasks do not help with.
 """
 
 from __future__ import annotations
@@ -19,13 +20,16 @@ from typing import Any
 from onepass.atomic import verify
 from onepass.errors import OnepassError
 from onepass.methods import Method
-from onepass.tasks import TaskFile
+from onepass.tasks import MethodChoice, TaskFile
 from onepass.training.options import DistillOptions, TrainOptions
 
 log = logging.getLogger(__name__)
 RECIPE = DistillOptions(teachers=[], weight=0.5, temperature=1.0, all_texts=True, others=8, others_weight=3.0)
 """What was best on the validation rows of nhc8 and nhc41, see benchmarks/LOG.md"""
 NEXT_SEED = 1000  # far from the seeds of trainings that are compared with each other
+ALONE = {"encoder_rate": 5e-5, "head_rate": 5e-4, "sampler": "square_root", "batches": "mixed"}
+"""What a model per task is best trained with; of samplers and batches it has no choice"""
+ALONE_EFFORT = 0.5
 
 
 def teachers_wanted(options: TrainOptions, method: Method, num_tasks: int, device: str) -> int:
@@ -53,7 +57,7 @@ def own_teachers(
     They stand beside the output until then: a training that is resumed finds those that were finished. `key` names
     the training, so that the teachers of another are not taken for its own.
     """
-    if not count:
+    if not count + options.task_teachers:
         yield None
     elif output is None:
         with tempfile.TemporaryDirectory(prefix="onepass-teachers-") as folder:
@@ -66,14 +70,18 @@ def own_teachers(
 def _trained(
     train: Callable[..., Any], file: TaskFile, key: str, options: TrainOptions, count: int, folder: Path
 ) -> DistillOptions:
-    places = [folder / f"{key[:16]}-{number}" for number in range(count)]
+    total = count + options.task_teachers
+    places = [folder / f"{key[:16]}-{number}" for number in range(total)]
     for number, place in enumerate(places):
         if not _finished(place):
-            log.info("teacher %d of %d", number + 1, count)
+            log.info("teacher %d of %d", number + 1, total)
             seed = (options.seed + NEXT_SEED * (number + 1)) % 2**32
-            train(
-                file.model_copy(update={"train": file.train | {"teachers": 0, "finetune": None, "seed": seed}}), place
-            )
+            chosen = file.train | {"teachers": 0, "task_teachers": 0, "finetune": None, "seed": seed}
+            update: dict[str, Any] = {"train": chosen}
+            if number >= count:
+                chosen |= ALONE | {"effort": ALONE_EFFORT * options.effort}
+                update = {"train": chosen, "method": MethodChoice(name="single")}
+            train(file.model_copy(update=update), place)
     return replace(RECIPE, teachers=[str(place) for place in places])
 
 
