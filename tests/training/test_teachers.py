@@ -54,9 +54,9 @@ def test_models_of_each_task_are_teachers_too_and_who_is_taught_learns_longer(
             trained.append((self.model.choice.name, options.encoder_rate, options.epochs, options.seed))
 
     monkeypatch.setattr(run, "Trainer", Noted)
-    overrides = [*FAST, "epochs=0", "effort=0.2", "teachers=1", "task_teachers=1", "sampler=uncertainty"]
+    overrides = [*FAST, "epochs=0", "effort=0.1", "teachers=1", "task_teachers=1", "sampler=uncertainty"]
     model = run.train(news, tmp_path / "model", overrides=overrides, progress=False)
-    assert trained == [("readers", 0.005, 4, 1000), ("single", 5e-5, 2, 2000), ("readers", 0.005, 6, 0)]
+    assert trained == [("readers", 0.005, 2, 1000), ("single", 5e-5, 2, 2000), ("readers", 0.005, 3, 0)]
     assert model.training_record["options"]["task_teachers"] == 1
     assert not teachers_folder(tmp_path / "model").exists()
 

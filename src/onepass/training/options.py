@@ -153,10 +153,11 @@ class TrainOptions:
         )
 
 
+LEAST_EFFORT = 0.1
 # What is possible where it is not any number from 0: the least and the most.
 LIMITS: dict[str, tuple[float, float]] = {
     "batch_tokens": (1, math.inf),
-    "effort": (0.1, 10),
+    "effort": (LEAST_EFFORT, 10),
     "warmup": (0, 1),
     "average": (0, 0.9999),  # at 1 the untrained weights would never be forgotten
     "dropout": (0, 0.9),

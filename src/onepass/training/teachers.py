@@ -21,7 +21,7 @@ from onepass.atomic import verify
 from onepass.errors import OnepassError
 from onepass.methods import Method
 from onepass.tasks import MethodChoice, TaskFile
-from onepass.training.options import DistillOptions, TrainOptions
+from onepass.training.options import LEAST_EFFORT, DistillOptions, TrainOptions
 
 log = logging.getLogger(__name__)
 RECIPE = DistillOptions(teachers=[], weight=0.5, temperature=1.0, all_texts=True, others=8, others_weight=3.0)
@@ -79,7 +79,7 @@ def _trained(
             chosen = file.train | {"teachers": 0, "task_teachers": 0, "finetune": None, "seed": seed}
             update: dict[str, Any] = {"train": chosen}
             if number >= count:
-                chosen |= ALONE | {"effort": ALONE_EFFORT * options.effort}
+                chosen |= ALONE | {"effort": max(LEAST_EFFORT, ALONE_EFFORT * options.effort)}
                 update = {"train": chosen, "method": MethodChoice(name="single")}
             train(file.model_copy(update=update), place)
     return replace(RECIPE, teachers=[str(place) for place in places])
