@@ -18,21 +18,24 @@ from onepass.model import Model
 from onepass.training.sets import TaskSet
 from onepass.where import pack
 
+HALVINGS = 20
+
 
 def affinity(
     model: Model,
     sets: Sequence[TaskSet],
     *,
-    rate: float = 1e-4,
+    share: float = 0.05,
     batches: int = 4,
     batch_size: int = 32,
     seed: int = 0,
 ) -> dict[str, dict[str, float]]:
     """By task A, then task B: 1 - (B's loss after a step on A) / (B's loss before), the mean over batches.
 
-    Above 0 a step on A helps B. The step is along A's gradient with so large a norm that every shared weight moves by
-    `rate` on the average; weights of A's own do not move, so that the effect on A itself is comparable. The model is
-    left as it was.
+    Above 0 a step on A helps B. The step is along A's gradient, and as long as would take `share` off A's own loss if
+    that fell as steeply all the way; half as long, and again, until half of what the slope promises comes true. Of a
+    trained model, whose losses are small and their valleys narrow, a step of fixed length would leap over them.
+    Weights of A's own do not move, so that the effect on A itself is comparable. The model is left as it was.
     """
     shared = shared_parameters(model)
     if not shared:
@@ -47,8 +50,16 @@ def affinity(
         before = [_loss(model, sets, task, rows[task]).item() for task in range(len(sets))]
         for one in range(len(sets)):
             gradients = torch.autograd.grad(_loss(model, sets, one, rows[one]), shared, allow_unused=True)
-            with torch.no_grad(), _moved(shared, gradients, rate):
-                after = [_loss(model, sets, task, rows[task]).item() for task in range(len(sets))]
+            fall = share * before[one]
+            for _ in range(HALVINGS):
+                with torch.no_grad(), _moved(shared, gradients, fall):
+                    after = [_loss(model, sets, one, rows[one]).item()]
+                    if after[0] <= before[one] - fall / 2:
+                        after = [_loss(model, sets, task, rows[task]).item() for task in range(len(sets))]
+                        break
+                fall /= 2
+            else:
+                after = before  # no step helps: its loss is as low as it gets
             sums[one] += 1 - np.array(after) / np.array(before)
     model.train(was_training)
     return {one: dict(zip(names, (row / batches).tolist(), strict=True)) for one, row in zip(names, sums, strict=True)}
@@ -87,11 +98,11 @@ def _loss(model: Model, sets: Sequence[TaskSet], task: int, rows: Sequence[int])
 class _moved:
     """Within the block weights are a step further; after it they are what they were."""
 
-    def __init__(self, weights: Sequence[nn.Parameter], gradients: Sequence[torch.Tensor | None], rate: float):
+    def __init__(self, weights: Sequence[nn.Parameter], gradients: Sequence[torch.Tensor | None], fall: float):
+        """`fall`: by how much the loss would fall along its slope."""
         self.pairs = [(w, g) for w, g in zip(weights, gradients, strict=True) if g is not None]
-        norm = float(torch.stack([g.square().sum() for _, g in self.pairs]).sum().sqrt()) if self.pairs else 0.0
-        size = sum(w.numel() for w, _ in self.pairs) ** 0.5
-        self.step = rate * size / norm if norm else 0.0
+        slope = float(torch.stack([g.square().sum() for _, g in self.pairs]).sum()) if self.pairs else 0.0
+        self.step = fall / slope if slope else 0.0
         self.kept = [w.detach().clone() for w, _ in self.pairs]
 
     def __enter__(self) -> None:
