@@ -16,6 +16,14 @@ def test_a_recipe_is_written_from_its_folder(run, tmp_path):
 def test_recipes_are_listed(run):
     result = run("init", "--recipe", "?")
     assert result.exit_code == 0 and "glue" in result.stdout and "nhc" in result.stdout
+    ends = {line.split()[0]: line.split()[-1] for line in result.stdout.splitlines()}
+    assert [name for name, end in ends.items() if not end.endswith(".") and "http" not in end] == []  # whole sentences
+
+
+def test_the_next_command_can_be_pasted_whatever_the_name(run, tmp_path):
+    (tmp_path / "a.csv").write_text("text,label\n" + "a good text,yes\na bad one,no\n" * 8)
+    result = run("init", tmp_path / "a.csv", "-o", tmp_path / "my tasks.yaml")
+    assert f"onepass check '{tmp_path / 'my tasks.yaml'}'" in result.stderr
 
 
 def test_wrong_uses_are_told(run, tmp_path):

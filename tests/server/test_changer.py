@@ -1,5 +1,6 @@
 """The changes to a model folder, as the changing process makes them."""
 
+import io
 import json
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ import onepass
 from onepass.atomic import read_json, verify
 from onepass.errors import OnepassError
 from onepass.server.archive import pack, unpack
-from onepass.server.changer import install, learn, remove
+from onepass.server.changer import install, learn, main, remove
 from onepass.server.folder import revision_of
 
 
@@ -78,3 +79,15 @@ def test_what_is_warned_of_is_told_with_the_proof(folder: Path, tmp_path: Path) 
     told = json.loads(found.stdout)
     assert any("new labels" in warning and warning.endswith(": new") for warning in told["warnings"]), told
     assert "unchanged" in told["proof"]
+
+
+def test_a_refusal_does_not_name_the_folder_of_the_rows(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"text": "a", "label": "x"}\n')
+    keys = {"train": str(rows), "text": "text", "label": "label"}
+    job = {"change": "learn", "folder": str(folder), "name": "x", "keys": keys, "options": {}}
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(job)))
+    main()
+    assert json.loads(capsys.readouterr().out)["error"].startswith("rows.jsonl: Task 'x' needs at least two labels")

@@ -13,7 +13,7 @@ from onepass.cli.bench_methods import affinity, methods, scaling, tasks
 from onepass.cli.bench_paper import paper
 from onepass.cli.bench_serve import serve
 from onepass.cli.bench_transfer import transfer
-from onepass.cli.console import listen, progress, show, table, whole_numbers, write_json
+from onepass.cli.console import listen, progress, show, split_names, table, whole_numbers, write_json
 from onepass.cli.guard import guarded
 
 bench = typer.Typer(no_args_is_help=True, help="Measure accuracy and cost. The figures are in benchmarks/RESULTS.md.")
@@ -54,7 +54,7 @@ def accuracy(
     listen(quiet=json)
     if plot is not None:
         check_plot(plot)
-    runs = plan(suite, methods.split(), seeds, overrides or (), without.split(), trust)
+    runs = plan(suite, split_names(methods), seeds, overrides or (), split_names(without), trust)
     summary = summarise(run_all(runs, output, jobs, progress()))
     if plot is not None:
         plot_accuracy(summary, plot)

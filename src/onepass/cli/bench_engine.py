@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from onepass.cli.console import listen, say, show, table, whole_numbers, write_json
+from onepass.cli.console import listen, say, show, split_names, table, whole_numbers, write_json
 from onepass.errors import ConfigError
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
@@ -38,7 +38,7 @@ def cost(
     counts = whole_numbers("tasks", tasks)
     listen(quiet=json)
     found = measure(
-        counts, methods.split(), texts=texts, length=length, rounds=rounds, threads=threads, int8=int8, cpu=cpu
+        counts, split_names(methods), texts=texts, length=length, rounds=rounds, threads=threads, int8=int8, cpu=cpu
     )
     if plot is not None:
         draw(found, plot)

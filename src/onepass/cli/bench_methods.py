@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from onepass.cli.console import listen, percent, progress, show, table, whole_numbers, write_json
+from onepass.cli.console import listen, percent, progress, show, split_names, table, whole_numbers, write_json
 
 Suite = Annotated[str, typer.Option(help="A task file with test files.", metavar="TASKS.YAML")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
@@ -45,7 +45,7 @@ def methods(
     from onepass.methods import METHODS
 
     listen(quiet=json)
-    chosen = methods.split() if methods else list(METHODS)
+    chosen = split_names(methods) if methods else list(METHODS)
     found = compare(
         suite, chosen, seeds=seeds, overrides=overrides or (), output=output, jobs=jobs, tokens=tokens,
         progress=progress(), limit_s=limit,
@@ -86,7 +86,7 @@ def scaling(
     listen(quiet=json)
     numbers = whole_numbers("counts", counts)
     found = task_scaling(
-        suite, methods.split(), numbers, seeds=seeds, overrides=overrides or (), output=output, jobs=jobs,
+        suite, split_names(methods), numbers, seeds=seeds, overrides=overrides or (), output=output, jobs=jobs,
         progress=progress(),
     )  # fmt: skip
     if json:

@@ -72,6 +72,16 @@ def table(*columns: str, numbers: tuple[str, ...] = ()) -> Table:
     return made
 
 
+def split_names(text: str) -> list[str]:
+    """Names with spaces between them; commas do as well, where they stand between no options.
+
+    >>> split_names("readers:depth=1,tokens=1 single,mtop")
+    ['readers:depth=1,tokens=1', 'single', 'mtop']
+    """
+    parts = [[part] if ":" in part else part.split(",") for part in text.split()]
+    return [name for part in parts for name in part if name]
+
+
 def whole_numbers(option: str, text: str) -> list[int]:
     """The numbers of an option such as --tasks 8,100.
 

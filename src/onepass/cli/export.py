@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -52,7 +53,7 @@ def export(
     )
     if "gate" in found:
         show(*gate_parts(found["gate"]))
-    show(f'Use it: onepass predict {folder} "..."   or   onepass.load("{folder}", engine=True)')
+    show(f'Use it: onepass predict {quote(str(folder))} "..."   or   onepass.load("{folder}", engine=True)')
 
 
 def gate_parts(gate: dict[str, Any]) -> list[Any]:

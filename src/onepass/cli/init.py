@@ -1,6 +1,7 @@
 """onepass init: a first task file, guessed from data files."""
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -16,7 +17,7 @@ def init(
     ] = None,
     recipe: Annotated[
         str | None,
-        typer.Option(help="A known set instead of files: glue, snli, nhc and others; ? lists them.", metavar="NAME"),
+        typer.Option(help="A known set instead of files: glue, snli, nhc and others; '?' lists them.", metavar="NAME"),
     ] = None,
     source: Annotated[
         Path | None,
@@ -65,16 +66,18 @@ def init(
         raise ConfigError(f"There is no folder {output.parent}. Make it first, or choose another name with -o.")
     text = guess_task_file(files, base=output.absolute().parent, kinds=KINDS)
     write_text(output, text)
-    say(f"{output} is written. Look it over, then: onepass check {output}")
+    say(f"{output} is written. Look it over, then: onepass check {quote(str(output))}")
 
 
 def _from_recipe(name: str, source: Path | None, tasks: str | None, output: Path, holdout: bool, force: bool) -> None:
     from onepass.recipes import RECIPES, find_recipe, write_recipe
 
     if name == "?":
-        show(*(f"{recipe.name:16} {recipe.about.splitlines()[0]}" for recipe in RECIPES.values()))
+        about = {recipe.name: recipe.about.partition("\n\n")[0] for recipe in RECIPES.values()}
+        show(*(f"{name:16} {' '.join(text.split())}" for name, text in about.items()))
         return
     only = [part.strip() for part in tasks.split(",") if part.strip()] if tasks else None
     made = write_recipe(find_recipe(name), output, source, only=only, holdout=holdout, overwrite=force)
     count = sum(sum(splits.values()) for splits in made.rows.values())
-    say(f"{output} is written, with {count:,} rows in {made.folder}. Look it over, then: onepass check {output}")
+    written = f"{output} is written, with {count:,} rows in {made.folder}."
+    say(f"{written} Look it over, then: onepass check {quote(str(output))}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -45,7 +46,7 @@ def train(
     model = training.train(read, output, overwrite=force, resume=resume, progress=progress(quiet))
     if not quiet:
         show_scores(model)
-        say(f'The model is in {output}. Ask it: onepass predict {output} "some text"')
+        say(f'The model is in {output}. Ask it: onepass predict {quote(str(output))} "some text"')
 
 
 def described(file: TaskFile) -> str:

@@ -101,7 +101,8 @@ def main() -> None:
         result = {"proof": CHANGES[job["change"]](Path(job["folder"]), job), "warnings": warned.messages}
     except (OnepassError, KeyError, TypeError, ValueError) as error:
         words = str(error) if isinstance(error, OnepassError) else f"{type(error).__name__}: it does not fit."
-        result = {"error": words}
+        rows = job.get("keys", {}).get("train")  # in a folder that nobody knows of
+        result = {"error": words.replace(f"{Path(rows).parent}{os.sep}", "") if rows else words}
     except Exception as error:  # noqa: BLE001  told to whoever asked for the change
         result = {"error": f"A fault: {type(error).__name__}.", "fault": "yes"}
     sys.stdout.write(json.dumps(result) + "\n")
