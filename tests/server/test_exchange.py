@@ -14,7 +14,7 @@ from onepass.atomic import read_json, verify, write_json
 from onepass.errors import OnepassError
 from onepass.server.archive import pack, unpack
 from onepass.server.changer import install
-from onepass.server.exchange import Elsewhere, exchanged, largest_change, probed
+from onepass.server.exchange import PROBES, Elsewhere, exchanged, largest_change, probed
 from onepass.server.folder import revision_of
 
 
@@ -50,6 +50,7 @@ def test_a_task_is_taken_out_and_the_last_one_stays(folder: Path) -> None:
     change(folder, "remove", "tone")
     after = probed(onepass.load(folder, engine=True, threads=1))
     assert after.keys() == before.keys() - {"tone"}
+    assert len(set(map(len, PROBES))) == 16 and all(len(answers) == 16 for answers in after.values())
     assert max(largest_change(before[name], after[name]) for name in after) <= 1e-5
     verify(folder)
     assert "tone" not in (folder / "README.md").read_text()

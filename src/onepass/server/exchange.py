@@ -6,6 +6,7 @@ the two change places only after the engine has answered from it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
     from onepass.engine.engine import Engine
 
 CHANGES = ("install", "remove")
-PROBES = ("a", "late goal decides the cup", "the council voted on a new budget for roads and schools", "1 2 3 why ?")
+TEXT = "late goal decides the cup, and the council votes on 3 new roads for schools: why not 4? " * 4
+PROBES = [TEXT[n : 2 * n] for n in (3, 6, 9, 13, 17, 22, 28, 35, 43, 52, 62, 74, 88, 105, 130, 170)]
+TOGETHER = 4  # of them in a pass
 
 
 class Elsewhere(OnepassError):
@@ -58,11 +61,17 @@ Answers = dict[str, list[np.ndarray]]
 """By task, its logits for each of PROBES"""
 
 
-def probed(engine: Engine) -> Answers:
-    """What an engine's tasks say to a few texts."""
+def probed(engine: Engine, pause: float = 0.0) -> Answers:
+    """What an engine's tasks say to a few texts, short and long; with pauses of so many times a pass."""
     pieces = [Pieces(one.ids, one.types) for one in engine.tokenizer.encode([(text,) for text in PROBES])]
-    found = engine.logits_of(pieces, range(len(engine.tasks)))
-    return {task.name: list(map(np.array, logits)) for task, logits in zip(engine.tasks, found, strict=True)}
+    answers: Answers = {task.name: [] for task in engine.tasks}
+    for first in range(0, len(pieces), TOGETHER):
+        start = time.perf_counter()
+        found = engine.logits_of(pieces[first : first + TOGETHER], range(len(engine.tasks)))
+        for own, logits in zip(answers.values(), found, strict=True):
+            own.extend(map(np.array, logits))
+        time.sleep(pause * (time.perf_counter() - start))
+    return answers
 
 
 def largest_change(before: Sequence[np.ndarray], after: Sequence[np.ndarray]) -> float:

@@ -19,6 +19,8 @@ from onepass.server.priority import aside, gently, settle
 from onepass.server.served import PAUSE, Served
 from onepass.server.versions import restore
 
+SHORT_PAUSE = 1  # between the passes of a proof, for which somebody waits
+
 
 class Loading:
     """A version on its way; `gently` while another one answers."""
@@ -58,7 +60,8 @@ class Loading:
             if not served.reopens:
                 raise Elsewhere("This model has no engine.")
             # Another number of tasks can mean another order of the same sums.
-            engine, then, now = served.loaded, before.probed, served.probed
+            pause = SHORT_PAUSE if self.gently else 0
+            engine, then, now = served.loaded, before.probed(pause), served.probed(pause)
             allowed = {task.name: most for task, most in zip(engine.tasks, engine.tolerances, strict=True)}
             moved = {name: largest_change(then[name], now[name]) for name in served.tasks_kept(before)}
             if strange := [name for name, by in moved.items() if not by <= allowed[name]]:  # also if it is NaN

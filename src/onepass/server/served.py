@@ -8,7 +8,6 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +47,7 @@ class Served:
         self.times: dict[str, float] = before.times if before else {}
         self.prepared: frozenset[int] = before.prepared if before else frozenset()
         """Numbers of tasks for which batches were run: the runtime takes longer for each new shape"""
+        self._probed: Answers | None = None
         self.tasks = {task["name"]: task for task in self.described["tasks"]}
         self.labels = {name: frozenset(task["labels"]) for name, task in self.tasks.items()}
 
@@ -112,10 +112,11 @@ class Served:
         """Tokens of padding that were run so far; only engines know."""
         return int(getattr(self.loaded, "padding", 0))
 
-    @cached_property
-    def probed(self) -> Answers:
+    def probed(self, pause: float = 0.0) -> Answers:
         """What the tasks say to texts that are the same for every version."""
-        return probed(self.loaded)
+        if self._probed is None:
+            self._probed = probed(self.loaded, pause)
+        return self._probed
 
     def tasks_kept(self, before: Served) -> list[str]:
         """The tasks that are the same, file by file, in an earlier version with the same encoder and method."""
