@@ -20,6 +20,7 @@ from typing import Any
 from onepass.errors import FolderError
 
 MANIFEST, FORMAT = "MANIFEST.json", 1
+CARD = "README.md"  # what people read of a folder; nothing that is computed depends on it
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 _NO_LINKS = (errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS)
 
@@ -254,9 +255,14 @@ def listed_files(folder: Path) -> dict[str, str]:
 
 
 def verify(folder: Path) -> dict[str, str]:
-    """The files of a folder with their sha256, each checked against the manifest; all faults are named at once."""
+    """The files of a folder with their sha256, each checked against the manifest; all faults are named at once.
+
+    The card may be missing: it is not fetched from the hub, where people edit it.
+    """
     listed = listed_files(folder)
     faults = []
+    if CARD in listed and not (folder / CARD).is_file():
+        del listed[CARD]
     for name, expected in listed.items():
         path = folder / name
         # By name, not by where a link leads: in the hub's cache every file of a model is a link to elsewhere.
@@ -266,6 +272,11 @@ def verify(folder: Path) -> dict[str, str]:
             faults.append(f"{name} is missing")
         elif digest(path) != expected:
             faults.append(f"{name} was changed")
+    if faults == [f"{CARD} was changed"]:
+        raise FolderError(
+            f"{folder}: {faults[0]}. No answer depends on it: restore it or delete it, and put notes of your own into "
+            "a file of another name."
+        )
     if faults:
         raise FolderError(f"{folder} is damaged: {'; '.join(faults)}. Restore it from a copy, or train again.")
     return listed

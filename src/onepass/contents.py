@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onepass.atomic import MANIFEST, read_json, verify
+from onepass import hub
+from onepass.atomic import CARD, MANIFEST, read_json, verify
 from onepass.errors import FolderError
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ The engine is not among them: it takes the tasks from their folders."""
 
 
 def find_folder(source: str | Path) -> Path:
-    """The folder of a model that is given by its folder or by a hub name."""
+    """The folder of a model that is given by its folder or by a hub name (also "name@revision")."""
     folder = Path(source).expanduser()
     if folder.is_dir():
         return folder
@@ -30,14 +31,11 @@ def find_folder(source: str | Path) -> Path:
         raise FolderError(f"{name} is a file. A model is a folder, as `onepass train -o` writes it.")
     if isinstance(source, Path) or name.startswith((".", "/", "~")) or name.count("/") != 1:
         raise FolderError(f"There is no model folder {name}. Train one with: onepass train tasks.yaml -o {name}")
-    from huggingface_hub import snapshot_download
-
     try:
-        return Path(snapshot_download(name))
-    except Exception as error:  # the hub's errors, its HTTP library's and the system's share no base
-        why = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+        return hub.fetched(name, unwanted=[CARD])  # people edit it there
+    except Exception as error:
         raise FolderError(
-            f"There is no model folder {name}, and the Hugging Face hub did not give one: {why}. "
+            f"There is no model folder {name}, and the Hugging Face hub did not give one: {hub.reason_of(error)}. "
             "Give the folder that onepass train wrote."
         ) from error
 

@@ -21,7 +21,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from onepass.atomic import MANIFEST, draft_of, new_folder, reason, write_json
+from onepass import hub
+from onepass.atomic import CARD, MANIFEST, draft_of, new_folder, reason, write_json
 from onepass.card import card
 from onepass.contents import FORMAT, RECORDED, find_folder, model_files, read_config, task_of, task_order
 from onepass.encoder.config import EncoderConfig
@@ -86,7 +87,7 @@ def save_model(model: Model, path: Path, *, overwrite: bool = False) -> None:
             _save(shared, folder / "method.safetensors")
         for number in range(len(model.tasks)):
             save_task(model, number, folder / "tasks" / model.tasks[number].name)
-        (folder / "README.md").write_text(card(model.tasks, model.records, config), encoding="utf-8")
+        (folder / CARD).write_text(card(model.tasks, model.records, config), encoding="utf-8")
 
 
 def save_task(model: Model, number: int, folder: Path, order: int | None = None) -> None:
@@ -154,11 +155,10 @@ def upload_model(model: Model, repository: str, *, private: bool = False) -> str
         try:
             address = api.create_repo(repository, private=private, exist_ok=True)
             api.upload_folder(repo_id=repository, folder_path=Path(place) / "model")
-        except Exception as error:  # the hub's errors, its HTTP library's and the system's share no base
-            why = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+        except Exception as error:
             raise FolderError(
-                f"The model could not be uploaded to {repository!r} on the Hugging Face hub: {why}. Check the name "
-                "(OWNER/NAME), the network and that you are logged in: hf auth login"
+                f"The model could not be uploaded to {repository!r} on the Hugging Face hub: {hub.reason_of(error)}. "
+                "Check the name (OWNER/NAME), the network and that you are logged in: hf auth login"
             ) from error
     return str(address)
 

@@ -216,20 +216,6 @@ def test_a_hub_name_without_a_network_is_an_error(name: str, monkeypatch: pytest
         load_encoder(name)
 
 
-def test_a_hub_name_is_fetched_without_anything_but_safetensors_and_json(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    asked = {}
-
-    def fetch(repository: str, *, revision: str | None, allow_patterns: list[str]) -> str:
-        asked.update(repository=repository, revision=revision, patterns=allow_patterns)
-        return str(folder)
-
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", fetch)
-    encoder, _ = load_encoder("someone/model@v1")
-    assert encoder.config.family == "bert"
-    assert (asked["repository"], asked["revision"]) == ("someone/model", "v1")
-    assert all(pattern.endswith((".json", ".safetensors")) for pattern in asked["patterns"])
-
-
 CONFIG = EncoderConfig(family="bert", vocab_size=64, width=32, depth=2, heads=4, ffn_width=48, max_positions=100)
 
 

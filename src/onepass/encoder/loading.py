@@ -15,6 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from onepass import hub
 from onepass.encoder.config import EncoderConfig
 from onepass.encoder.encoder import Encoder
 from onepass.encoder.families import depth_key, layer_of, published_names, read_config
@@ -61,8 +62,8 @@ def known_config(source: str | Path) -> EncoderConfig | None:
         folder = Path(source).expanduser()
         if folder.is_dir():
             return _config(folder)
-        cached = _cached(str(source))
-        return None if cached is None else _config(cached)
+        found = hub.cached(str(source), "config.json")
+        return None if found is None else _config(found)
     except EncoderError:
         return None
 
@@ -154,31 +155,14 @@ def _embedded() -> Path:
     return folder
 
 
-def _cached(name: str) -> Path | None:
-    """The folder of a hub name in the hub's cache, if its config.json is there."""
-    import huggingface_hub
-
-    repository, _, revision = name.partition("@")
-    try:
-        found = huggingface_hub.try_to_load_from_cache(repository, "config.json", revision=revision or None)
-    except huggingface_hub.errors.HFValidationError:
-        return None
-    return Path(found).parent if isinstance(found, str) else None
-
-
 def _download(name: str) -> Path:
-    """The folder of a hub name in the hub's cache, downloaded where it is not there yet."""
-    import huggingface_hub  # slow to import, and most encoders are on the disk
-
-    repository, _, revision = name.partition("@")
-    wanted = ["config.json", "tokenizer.json", WEIGHTS, INDEX, "model-*-of-*.safetensors"]
+    """The folder of a hub name in the hub's cache, with what could run code left out."""
     try:
-        return Path(huggingface_hub.snapshot_download(repository, revision=revision or None, allow_patterns=wanted))
-    except Exception as error:  # the hub's errors, its HTTP library's and the system's share no base
-        reason = str(error).strip().splitlines() or [type(error).__name__]
+        return hub.fetched(name, ["config.json", "tokenizer.json", WEIGHTS, INDEX, "model-*-of-*.safetensors"])
+    except Exception as error:
         raise EncoderError(
             f"There is no folder {name!r} here, and no encoder of this name could be fetched from the Hugging Face "
-            f"hub: {reason[0].rstrip('.')}. Without a network, use encoder 'embedded' or give a folder."
+            f"hub: {hub.reason_of(error)}. Without a network, use encoder 'embedded' or give a folder."
         ) from error
 
 

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from onepass.atomic import MANIFEST, listed_files, read_json
+from onepass.atomic import CARD, MANIFEST, listed_files, read_json
 from onepass.contents import find_folder, model_files, read_config, task_order
 from onepass.encoder.config import EncoderConfig
 from onepass.engine.graph import EncoderGraph
@@ -26,7 +26,6 @@ from onepass.loading import ENGINE, GATE, RANGES
 
 log = logging.getLogger(__name__)
 FORMAT = 1
-CARD = "README.md"  # says what tasks there are
 RUNNERS: dict[str, type[Runner]] = {"readers": Reading, "pooling": Pooling}
 """What an engine can do, by the names that methods use in their recipes"""
 

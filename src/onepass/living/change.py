@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from onepass.atomic import Edit, edit_folder, read_json, write_json
+from onepass.atomic import CARD, Edit, edit_folder, read_json, write_json
 from onepass.card import card
 from onepass.contents import DERIVED, RECORDED, read_config
 from onepass.errors import FolderError
@@ -58,7 +58,7 @@ class Change:
     def prove(self, renamed: Mapping[str, str] | None = None) -> Proof:
         """Complete the new folder, read it back from the disk and compare it with the old one."""
         told = card(self.model.tasks, self.model.records, read_config(self.edit.folder))
-        (self.edit.draft / "README.md").write_text(told, encoding="utf-8")
+        (self.edit.draft / CARD).write_text(told, encoding="utf-8")
         self.edit.complete()
         stay = [name for name in self.model.names if name not in self.touched or name in (renamed or {})]
         after = load_model(self.edit.draft)
@@ -74,7 +74,7 @@ class Change:
     def _same_files(self, renamed: Mapping[str, str]) -> int:
         """How many files stayed; raises if one changed that should not have."""
         after = self.edit.after or {}
-        free = ("README.md", *DERIVED, *(f"tasks/{name}/" for name in self.touched))
+        free = (CARD, *DERIVED, *(f"tasks/{name}/" for name in self.touched))
         stay = {file: sha for file, sha in self.edit.before.items() if not file.startswith(free)}
         pairs = [(sha, after.get(file), file) for file, sha in stay.items()]
         for new, old in renamed.items():

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onepass.atomic import Edit, edit_folder, read_json, write_json
+from onepass.atomic import CARD, Edit, edit_folder, read_json, write_json
 from onepass.card import card
 from onepass.contents import DERIVED, RECORDED, read_config, task_of, task_order
 from onepass.engine.weights import Weights, read_weights
@@ -50,7 +50,7 @@ def exchanged(folder: Path, job: dict[str, Any]) -> Iterator[tuple[Path, int]]:
             _check_removable(name, names)
         _describe(edit, [other for other in names if other != name])
         edit.complete()
-        changed = ("README.md", *DERIVED, f"tasks/{name}/")
+        changed = (CARD, *DERIVED, f"tasks/{name}/")
         stay = {file: sha for file, sha in edit.before.items() if not file.startswith(changed)}
         if moved := [file for file, sha in stay.items() if (edit.after or {}).get(file) != sha]:
             raise FolderError(f"{', '.join(moved)} would have changed. Nothing was changed.")
@@ -132,4 +132,4 @@ def _describe(edit: Edit, stay: Sequence[str]) -> None:
     folders += (edit.draft / "tasks").iterdir() if (edit.draft / "tasks").is_dir() else []
     found = sorted((task_of(folder) for folder in folders), key=lambda one: (one[1]["order"], one[0].name))
     text = card([task for task, _ in found], [known for _, known in found], read_config(edit.folder))
-    (edit.draft / "README.md").write_text(text, encoding="utf-8")
+    (edit.draft / CARD).write_text(text, encoding="utf-8")

@@ -12,7 +12,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from onepass.atomic import MANIFEST, edit_folder, listed_files, share, verify
+from onepass.atomic import CARD, MANIFEST, edit_folder, listed_files, share, verify
 from onepass.errors import ConfigError, FolderError, unknown
 from onepass.server.folder import Unstable, revision_of
 
@@ -46,7 +46,8 @@ def keep(folder: Path) -> str:
     draft = target.with_name(f".{revision}.{secrets.token_hex(4)}")  # two may keep the same version at once
     try:
         for name in [*listed_files(folder), MANIFEST]:
-            share(folder / name, draft / name)
+            if name != CARD or (folder / name).is_file():  # people may have removed it
+                share(folder / name, draft / name)
         if revision_of(draft) != revision:
             raise Unstable(f"{folder} was replaced while it was kept.")
         try:
