@@ -23,6 +23,13 @@ def test_another_task_file_gives_other_rows(run, model, tmp_path):
     assert {name: (task["rows"], task["split"]) for name, task in found["tasks"].items()} == {"topic": (3, "test")}
 
 
+def test_data_that_are_gone_can_be_named_anew(run, news, tmp_path):
+    assert run("train", news, "-o", tmp_path / "model", "-q").exit_code == 0
+    news.with_name("topic-validation.csv").unlink()
+    result = run("evaluate", tmp_path / "model")
+    assert result.exit_code == 2 and "name them in a task file: onepass evaluate MODEL TASKS.YAML" in result.stderr
+
+
 def test_without_json_there_is_a_table(run, model):
     result = run("evaluate", model)
     assert "topic" in result.stdout and "accuracy" in result.stdout and "average" in result.stdout

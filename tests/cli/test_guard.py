@@ -50,9 +50,11 @@ def test_other_refusals_of_the_system_name_the_file():
     assert (result.exit_code, result.stderr) == (2, "runs/news: Permission denied.\n")
 
 
-def test_a_missing_package_is_named_with_what_to_install():
-    result = outcome(ModuleNotFoundError("No module named 'torch'", name="torch"))
-    assert (result.exit_code, result.stderr) == (2, "onepass fail needs extra packages: pip install 'onepass[train]'\n")
+@pytest.mark.parametrize(("package", "extra"), [("torch", "train"), ("onnxruntime", "bench")])
+def test_a_missing_package_is_named_with_what_to_install(package, extra):
+    result = outcome(ModuleNotFoundError(f"No module named {package!r}", name=package))
+    told = f"onepass fail needs extra packages: pip install 'onepass[{extra}]'\n"
+    assert (result.exit_code, result.stderr) == (2, told)
 
 
 def test_ctrl_c_exits_with_130():

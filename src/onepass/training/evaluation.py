@@ -112,7 +112,8 @@ def evaluate(
         except DataError as error:
             faults.append(str(error))
     if faults:
-        raise DataError(listed(faults))
+        advice = "\nIf the data are elsewhere now, name them in a task file: onepass evaluate MODEL TASKS.YAML"
+        raise DataError(listed(faults) + (advice if file is None else ""))
     if not examples:
         raise DataError("There is nothing to score: the tasks learned from all their rows. Give a test file.")
     results = {}
