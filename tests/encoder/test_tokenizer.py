@@ -105,11 +105,6 @@ def test_padding_in_the_file_is_turned_off(raw_tokenizer_json: str):
     assert len(Tokenizer(raw, 8).encode([("the",)])[0]) == 3
 
 
-def test_a_token_has_an_id(tokenizer: Tokenizer):
-    assert tokenizer.token_id("[CLS]") == CLS
-    assert tokenizer.token_id("nowhere") is None
-
-
 def test_a_damaged_file_is_an_error(tmp_path: Path):
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(EncoderError, match="cannot be read as a tokenizer"):

@@ -102,11 +102,6 @@ class Tokenizer:
         tokenizer.no_padding()
         return tokenizer
 
-    def token_id(self, token: str) -> int | None:
-        """The id of a token such as [CLS], or None."""
-        found: int | None = self._tokenizer.token_to_id(token)
-        return found
-
     def same_as(self, other: "Tokenizer") -> bool:
         """Whether both cut every text alike."""
         return self._text == other._text and self.max_length == other.max_length
