@@ -168,7 +168,7 @@ def repeat(
     for row in table.rows:
         keys = [runs[row.name, seed].key for seed in range(seeds) if row.method is not None]
         done = [lines[key] for key in keys if key in lines]
-        common = _common_tasks(table, lines.values()) if table.protocol == "train" else []
+        common = _common_tasks(lines.values()) if table.protocol == "train" else []
         ours = [figures_of(table, line, common) for line in done]
         figures = beside(with_means(table, row.paper), ours)
         of_tasks = {what for what in figures if is_of_a_task(table, what, [line.get("new", ()) for line in done])}
@@ -294,7 +294,7 @@ def _about(table: Table, cell: dict[str, Any], new: Sequence[str]) -> Iterator[s
         yield f"{cell['task']} {name}"
 
 
-def _common_tasks(table: Table, lines: Any) -> list[str]:
+def _common_tasks(lines: Any) -> list[str]:
     """The tasks that every row of the table was trained on, in the suite's order."""
     found = [list(line["tasks"]) for line in lines]
     return [name for name in found[0] if all(name in tasks for tasks in found)] if found else []

@@ -62,10 +62,10 @@ def tokenise(items: Sequence[Item], tokenizer: Encodes, points: Points, windows:
     for number in missing:
         encoded[number] = list(again[place : place + len(slices[number])])
         place += len(slices[number])
-    return [_tokens(item, own, found, points, windows) for item, own, found in zip(items, slices, encoded, strict=True)]
+    return [_tokens(item, own, found, points) for item, own, found in zip(items, slices, encoded, strict=True)]
 
 
-def _tokens(item: Item, slices: list[Slice], encoded: list[Encoded], points: Points, windows: Windows) -> Tokens:
+def _tokens(item: Item, slices: list[Slice], encoded: list[Encoded], points: Points) -> Tokens:
     sequences = [(one.ids, one.types) for one in encoded]
     whole = slices[-1][1] < 0 or slices[-1][3] >= len(item.sequences[0][slices[-1][1]])
     truncated = not whole if slices[0][1] >= 0 else any(one.truncated for one in encoded)

@@ -44,7 +44,7 @@ def add_compatible_routes(app: FastAPI, service: Service) -> None:
         body = await read_json(request, service.settings.max_body_bytes)
         _check_strings(body, "model", "task")
         texts = texts_of(body.get("input"), service.settings, "input")
-        name = _task_named(service, body, texts)
+        name = _task_named(service, body)
         tasks_of([name], service.generation().tasks, texts)
         answered, results = await ask(request, key, texts, [name])
         data = [
@@ -174,7 +174,7 @@ def _moderated(result: dict[str, Any], flagging: dict[str, list[str]]) -> dict[s
     return {"flagged": any(categories.values()), "categories": categories, "category_scores": scores}
 
 
-def _task_named(service: Service, body: dict[str, Any], texts: list[Any]) -> str:
+def _task_named(service: Service, body: dict[str, Any]) -> str:
     known = service.generation().tasks
     labelled = [name for name, task in known.items() if task["labels"]]
     given = body.get("task") or body.get("model")
