@@ -147,3 +147,11 @@ def test_three_rows_are_enough(run, news, tmp_path):
 
 def seed_of(output: Path) -> int:
     return json.loads((output / "config.json").read_text())["training"]["options"]["seed"]
+
+
+def test_of_several_processes_one_warns(run, news, tmp_path, monkeypatch):
+    never = ["epochs=1", "tasks.topic.threshold.target_precision=0.9"]  # two validation rows cannot show that
+    assert "warning: topic" in run("train", news, "-o", tmp_path / "first", *never, "-q").stderr
+    monkeypatch.setenv("RANK", "1")
+    result = run("train", news, "-o", tmp_path / "second", *never)
+    assert (result.exit_code, result.stderr) == (0, "")

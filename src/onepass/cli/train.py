@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from shlex import quote
@@ -38,8 +39,11 @@ def train(
     from onepass import training
     from onepass.tasks import read_task_file
 
-    quiet = quiet or int(os.environ.get("RANK", 0)) > 0  # of several processes one speaks
+    follows = int(os.environ.get("RANK", 0)) > 0  # of several processes one speaks
+    quiet = quiet or follows
     listen(quiet)
+    if follows:
+        logging.getLogger("onepass").setLevel(logging.ERROR)
     read = read_task_file(file, overrides or (), checks=training.CHECKS)
     if not quiet:
         say(described(read))
