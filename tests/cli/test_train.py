@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from onepass.training.checkpoint import Checkpoints
+
 Change = Callable[[Path], object]
 
 
@@ -155,3 +157,17 @@ def test_of_several_processes_one_warns(run, news, tmp_path, monkeypatch):
     monkeypatch.setenv("RANK", "1")
     result = run("train", news, "-o", tmp_path / "second", *never)
     assert (result.exit_code, result.stderr) == (0, "")
+
+
+def test_who_stops_a_training_hears_how_to_go_on(run, news, tmp_path, monkeypatch):
+    save = Checkpoints.save
+
+    def save_and_stop(*given):
+        save(*given)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Checkpoints, "save", save_and_stop)
+    result = run("train", news, "-o", tmp_path / "model", "epochs=2", "checkpoint_every_s=0")
+    assert result.exit_code == 130
+    told = f"The last checkpoint is in {tmp_path / '.model.training'}. To go on, give the same command with --resume.\n"
+    assert result.stderr.endswith(told + "Stopped.\n")

@@ -38,6 +38,7 @@ def train(
     """
     from onepass import training
     from onepass.tasks import read_task_file
+    from onepass.training.checkpoint import checkpoint_folder
 
     follows = int(os.environ.get("RANK", 0)) > 0  # of several processes one speaks
     quiet = quiet or follows
@@ -47,7 +48,12 @@ def train(
     read = read_task_file(file, overrides or (), checks=training.CHECKS)
     if not quiet:
         say(described(read))
-    model = training.train(read, output, overwrite=force, resume=resume, progress=progress(quiet))
+    try:
+        model = training.train(read, output, overwrite=force, resume=resume, progress=progress(quiet))
+    except KeyboardInterrupt:
+        if not quiet and (kept := checkpoint_folder(output)).is_dir():
+            say(f"The last checkpoint is in {kept}. To go on, give the same command with --resume.")
+        raise
     if not quiet:
         show_scores(model)
         say(f'The model is in {output}. Ask it: onepass predict {quote(str(output))} "some text"')

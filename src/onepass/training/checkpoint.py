@@ -87,11 +87,16 @@ class StageState:
             torch.cuda.set_rng_state(tensors["random.cuda"])
 
 
+def checkpoint_folder(output: Path) -> Path:
+    """Where a training to this output keeps how far it is."""
+    return output.absolute().parent / f".{output.name}.training"
+
+
 class Checkpoints:
     """The checkpoint folder of one output."""
 
     def __init__(self, output: Path, key: str, every_s: float):
-        self.folder = output.absolute().parent / f".{output.name}.training"
+        self.folder = checkpoint_folder(output)
         self.key, self.every_s = key, every_s
         self.written = time.monotonic()
 
