@@ -250,3 +250,8 @@ def test_building_from_incomplete_weights_names_them():
     weights["word_table.weight"] = torch.zeros(3, 32)
     with pytest.raises(EncoderError, match=r"word_table.weight is \(3, 32\).*layers.1.qkv.bias is missing"):
         build_encoder(CONFIG, weights)
+
+
+def test_a_trained_model_is_no_encoder_and_what_to_do_with_it_is_said(model: Path) -> None:
+    with pytest.raises(EncoderError, match=r"is a trained model of onepass, not an encoder\. Add tasks to it with"):
+        load_encoder(model)

@@ -126,6 +126,11 @@ def _find(source: str | Path) -> Path:
 
 def _config(folder: Path) -> EncoderConfig:
     published = _read_json(folder / "config.json")
+    if "model_type" not in published and {"format", "method"} <= published.keys():
+        raise EncoderError(
+            f"{folder} is a trained model of onepass, not an encoder. Add tasks to it with: onepass add {folder}; "
+            f"or train anew and let it teach: train.distill={{teachers: {folder}}}"
+        )
     try:
         return read_config(published)
     except EncoderError as error:
