@@ -16,6 +16,7 @@ import pytest
 
 import onepass
 from onepass.atomic import write_manifest
+from onepass.server.admin import csv_rows
 
 ROWS = [{"text": f"good match {n}", "label": "glad"} for n in range(12)]
 ROWS += [{"text": f"bad vote {n}", "label": "sad"} for n in range(12)]
@@ -108,6 +109,12 @@ def test_a_damaged_or_broken_candidate_is_refused_while_the_old_one_serves(live:
     assert live.post("/reload", {})[0] == 200
 
 
+def test_a_csv_is_read_as_by_the_commands(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_bytes('\ufeffreview;tone\r\n"good; \nmatch";glad\r\nbad vote;\r\n'.encode())
+    rows = csv_rows(tmp_path / "rows.csv", {"text": "review", "label": "tone"})
+    assert rows == [{"text": "good; \nmatch", "label": "glad"}, {"text": "bad vote", "label": None}]
+
+
 def test_what_cannot_be_changed_is_refused_and_nothing_changes(live: Any) -> None:
     revision = live.get("/info")[1]["revision"]
     assert put(live, "/tasks/Bad%20Name", b"{}", "application/json")[0] == 422
@@ -116,6 +123,15 @@ def test_what_cannot_be_changed_is_refused_and_nothing_changes(live: Any) -> Non
         assert put(live, f"/tasks/x?wait={wait}", json.dumps({"rows": ROWS}).encode(), "application/json")[0] == 422
     assert put(live, "/tasks/x", b'{"rows": [{"text": 1, "label": 2}]}', "application/json")[0] == 422
     assert put(live, "/tasks/x", b"a,b\n1,2\n", "text/csv")[1]["error"]["message"].startswith("The csv has no column")
+    for body, message in (
+        (b"text,label\na,b,c\n", "read: rows.csv, row 1 (line 2): has 3 fields, the header has 2."),
+        (b'text,label\n"a,b\n', "a quote is opened here and never closed."),
+        (b"text,label\ncaf\xe9,b\n", "is not UTF-8"),
+        (b"", "read: rows.csv is empty (0 bytes)."),
+    ):
+        status, told = put(live, "/tasks/x", body, "text/csv")
+        assert status == 422 and message in told["error"]["message"], told
+        assert tempfile.gettempdir() not in told["error"]["message"]
     assert live.request("DELETE", "/tasks/nothing")[0] == 404
     assert live.post("/rollback", {"revision": "../../etc"})[0] == 404
     assert live.get("/info")[1]["revision"] == revision

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import csv
-import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +12,8 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
-from onepass.errors import OnepassError
+from onepass.data.files import column_names, read_chunks
+from onepass.errors import DataError, OnepassError
 from onepass.server.archive import KINDS, pack, unpack
 from onepass.server.body import parse_json, read_body, read_json
 from onepass.server.changes import Changes, Job, scratch
@@ -151,16 +150,18 @@ def rows_of(spec: Any) -> list[dict[str, Any]]:
     return found
 
 
-def csv_rows(body: bytes, options: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The rows of a csv with a header; ?text=COLUMN&label=COLUMN name other columns than text and label."""
+def csv_rows(path: Path, options: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The rows of a csv file, read as by the commands; ?text=A&label=B name other columns than text and label."""
     text, label = options.get("text", "text"), options.get("label", "label")
     try:
-        reader = csv.DictReader(io.StringIO(body.decode("utf-8-sig"), newline=""))
-        rows = list(reader)
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise invalid(f"The csv cannot be read: {type(error).__name__}.") from None
-    if missing := [name for name in (text, label) if name not in (reader.fieldnames or [])]:
-        raise invalid(f"The csv has no column {missing[0][:64]!r}. Name the columns with ?text=COLUMN&label=COLUMN.")
+        names = column_names(path)
+        # Without the names that are there: of a csv without a header they are texts.
+        if missing := [name for name in (text, label) if name not in names]:
+            advice = "Name the columns with ?text=COLUMN&label=COLUMN."
+            raise invalid(f"The csv has no column {missing[0][:64]!r}. {advice}")
+        rows = [row for chunk in read_chunks(path, [text, label]) for _, row in chunk.rows()]
+    except DataError as error:
+        raise invalid(f"The csv cannot be read: {error}".replace(f"{path.parent}/", "")) from None
     if not rows:
         raise invalid("The csv has no rows.")
     return [{"text": row[text] or "", "label": row[label]} for row in rows]
@@ -169,7 +170,13 @@ def csv_rows(body: bytes, options: Mapping[str, str]) -> list[dict[str, Any]]:
 def _learned(body: bytes, kind: str, options: Mapping[str, str], place: Path) -> dict[str, Any]:
     """What the changer needs to learn: the rows as a file, the keys of a task file, options of the training."""
     spec = parse_json(body) if kind == "application/json" else {}
-    rows = rows_of(spec) if kind == "application/json" else csv_rows(body, options)
+    if kind == "application/json":
+        rows = rows_of(spec)
+    else:
+        given = place / "rows.csv"
+        given.write_bytes(body)
+        rows = csv_rows(given, options)
+        given.unlink()
     if others := [key for key in spec if key not in LEARNED_KEYS]:
         raise invalid(f"{others[0][:64]!r} is no key. Possible: {', '.join(LEARNED_KEYS)}.")
     path = place / "rows.jsonl"
