@@ -150,8 +150,10 @@ WRONG = {
     "text.feather": ("x", "cannot be read: "),
     "cut.arrow": (b"ARROW1\0\0", "cannot be read: "),
     "table.xlsx": ("x", "has the ending '.xlsx'. Possible: .csv, .tsv, .jsonl"),
+    "sheet.xlsx": ("x", ".bio. Save the sheet as .csv."),
     "table": ("x", "has no ending."),
     "table.csv.gz": ("x", "has the ending '.gz'."),
+    "packed.csv.gz": ("x", ".bio. Unpack it."),
 }
 
 

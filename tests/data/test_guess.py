@@ -95,6 +95,13 @@ def test_splits_of_a_task_are_joined(tmp_path: Path, names: tuple[str, ...]) -> 
     assert [task.train, task.validation, task.test] == paths
 
 
+def test_hidden_files_of_a_folder_are_no_data(tmp_path: Path) -> None:
+    (tmp_path / "data" / ".cache").mkdir(parents=True)
+    for name in ("tone.csv", "._tone.csv", ".cache/old.csv"):
+        (tmp_path / "data" / name).write_text("text,label\n" + "a good day,yes\na bad day,no\n" * 4)
+    assert list(loaded(tmp_path, tmp_path / "data").tasks) == ["tone"]
+
+
 def test_several_files_are_several_tasks_and_a_folder_stands_for_its_files(tmp_path: Path) -> None:
     for name in ("a.csv", "b-train.csv", "b-test.csv", "c/train.csv", "c/test.csv"):
         labelled(tmp_path / "data" / name)

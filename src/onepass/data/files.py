@@ -43,6 +43,11 @@ FORMATS = {
     ".bio": _CONLL,
 }
 
+_TODO = {
+    (".xlsx", ".xls", ".ods"): "Save the sheet as .csv.",
+    (".gz", ".bz2", ".xz", ".zst", ".zip", ".tar", ".tgz"): "Unpack it.",
+}
+
 # How files begin that come under a wrong name; for those we read, the endings that are right.
 _BEGINNINGS: tuple[tuple[bytes, str, tuple[str, ...]], ...] = (
     (b"\x1f\x8b", "gzip-compressed", ()),
@@ -96,7 +101,8 @@ def format_of(path: Path) -> Format:
     ending = path.suffix.lower()
     if ending not in FORMATS:
         found = f"the ending {path.suffix!r}" if ending else "no ending"
-        raise DataError(f"{path} has {found}. Possible: {', '.join(FORMATS)}.")
+        todo = next((f" {text}" for endings, text in _TODO.items() if ending in endings), "")
+        raise DataError(f"{path} has {found}. Possible: {', '.join(FORMATS)}.{todo}")
     with open(path, "rb") as file:
         start = file.read(8)
     if not start:

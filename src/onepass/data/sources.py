@@ -40,7 +40,8 @@ def find_files(paths: Sequence[str | Path]) -> list[Path]:
     for path in map(Path, paths):
         if path.is_dir():
             inside = sorted([*path.glob("*"), *path.glob("*/*")])
-            found = [file for file in inside if file.suffix.lower() in FORMATS and file.is_file()]
+            seen = [file for file in inside if not any(part.startswith(".") for part in file.relative_to(path).parts)]
+            found = [file for file in seen if file.suffix.lower() in FORMATS and file.is_file()]
             if not found:
                 raise DataError(f"There is no data file in {path}. Files can be {', '.join(FORMATS)}.")
             files += found
