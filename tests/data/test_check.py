@@ -327,7 +327,7 @@ def test_a_tag_of_every_text_makes_a_task_no_uneven_one(tmp_path: Path) -> None:
     [
         ({"text": ["a", "list"], "label": "yes"}, "has a list in 'text' where a text is needed"),
         ({"text": {"title": "a"}, "label": "yes"}, "has an object in 'text' where a text is needed"),
-        ({"text": "a text", "label": ["yes"]}, "has ['yes'] where one label is needed. Rows with any number of labels"),
+        ({"text": "a text", "label": ["yes"]}, "has a list where one label is needed. Rows with any number of labels"),
     ],
 )
 def test_lists_and_objects_are_no_texts_and_no_labels(tmp_path: Path, row: dict[str, Any], message: str) -> None:

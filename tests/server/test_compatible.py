@@ -2,13 +2,16 @@
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from onepass import living
 from onepass.errors import ConfigError
+from onepass.server.compatible import flagged_labels
 from onepass.server.run import serve
+from onepass.server.served import Served
 from onepass.server.settings import Settings
 from onepass.tasks import Task
 
@@ -42,6 +45,20 @@ def test_tags_of_words_flag_no_text(start: Any, served: Path, tmp_path: Path) ->
     assert status == 200 and set(body["results"][0]["categories"]) == {"topic"}
     with pytest.raises(ConfigError, match=r"Unknown task and label 'names=O'"):
         serve(folder, Settings(moderation="names=O"), print)
+
+
+def test_every_label_of_a_multilabel_task_flags_even_of_two(served: Path, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text(
+        '{"text": "late goal", "label": ["x", "z"]}\n{"text": "vote", "label": ["z"]}\n' * 4
+    )
+    folder = Path(shutil.copytree(served, tmp_path / "model"))
+    living.add_tasks(
+        folder, [Task(name="tags", kind="multilabel", train=tmp_path / "rows.jsonl", text="text", label="label")]
+    )
+    model = Served(folder)
+    model.warm_up()
+    service: Any = SimpleNamespace(settings=Settings(), generation=lambda: SimpleNamespace(tasks=model.tasks))
+    assert flagged_labels(service) == {"topic": ["sport"], "tags": ["x", "z"]}
 
 
 def test_infer_answers_as_kserve_does(server: Any) -> None:

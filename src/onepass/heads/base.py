@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from onepass.data.items import Item, Points, Reading, Windows
 from onepass.errors import ConfigError
-from onepass.heads.cells import shown
 from onepass.prediction import Prediction
 from onepass.tasks import Task
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 Metric = Callable[[Any, Any], float]
+NO_TEXTS: dict[type, str] = {list: "a list", tuple: "a list", dict: "an object", bytes: "bytes"}
 LISTS = " Rows with any number of labels are for kind: multilabel."
 
 
@@ -41,9 +41,8 @@ def texts_of(task: Task, row: Row) -> tuple[str, ...] | None:
     """
     values = [row[column] for column in task.text]
     for column, value in zip(task.text, values, strict=True):
-        if isinstance(value, (list, tuple, dict, bytes)):
-            found = {bytes: "bytes", dict: "an object"}.get(type(value), "a list")
-            raise ValueError(f"has {found} in {column!r} where a text is needed.")
+        if type(value) in NO_TEXTS:
+            raise ValueError(f"has {NO_TEXTS[type(value)]} in {column!r} where a text is needed.")
     return None if any(blank(value) for value in values) else tuple(str(value) for value in values)
 
 
@@ -62,8 +61,9 @@ def label_text(value: Any) -> str:
 
 def label_cell(value: Any) -> str:
     """A cell of a data file as a label; ValueError if it holds a list or an object."""
-    if isinstance(value, (list, tuple, dict, bytes)):
-        raise ValueError(f"has {shown(value)} where one label is needed.{LISTS if isinstance(value, list) else ''}")
+    if type(value) in NO_TEXTS:  # not what is in it: rows with the same fault are told of together
+        advice = LISTS if type(value) is list else ""
+        raise ValueError(f"has {NO_TEXTS[type(value)]} where one label is needed.{advice}")
     return label_text(value)
 
 

@@ -152,8 +152,8 @@ def flagged_labels(service: Service) -> dict[str, list[str]]:
     known = service.generation().tasks
     single = {name: task for name, task in known.items() if task["texts"] == 1 and task["scored"]}
     if not service.settings.moderation:
-        flagging = {name: task["labels"] for name, task in single.items() if task.get("several")}
-        return flagging | {name: task["labels"][1:] for name, task in single.items() if len(task["labels"]) == 2}
+        several = {name: task["labels"] for name, task in single.items() if task.get("several")}
+        return {name: task["labels"][1:] for name, task in single.items() if len(task["labels"]) == 2} | several
     chosen: dict[str, list[str]] = {}
     for part in service.settings.moderation.split(","):
         name, _, label = (piece.strip() for piece in part.partition("="))
