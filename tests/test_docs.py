@@ -1,5 +1,6 @@
 """The README and the pages under docs/ say what is so: their code runs, their links and option tables hold."""
 
+import inspect
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -13,6 +14,7 @@ from onepass.examples import TASK_FILE
 from onepass.heads import KINDS
 from onepass.methods import METHODS
 from onepass.recipes import RECIPES
+from onepass.training.adding import AddOptions
 from onepass.training.options import TrainOptions
 
 ROOT = Path(__file__).parents[1]
@@ -73,6 +75,23 @@ def test_the_training_page_lists_every_option_with_its_default() -> None:
     text = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`.*?) \|", text, re.MULTILINE))))
     assert {field.name for field in fields(TrainOptions) if not field.name.startswith("_")} <= documented
+
+
+def options_of(made: type) -> list[str]:
+    signature = inspect.signature(made.__init__)  # type: ignore[misc]
+    return [name for name, option in signature.parameters.items() if option.kind is option.KEYWORD_ONLY]
+
+
+def test_pages_list_every_option_of_methods_and_kinds_and_of_adding() -> None:
+    text = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*)$", text, re.MULTILINE))
+    for name, method in METHODS.items():  # `of` is what a fine-tuning writes
+        assert [one for one in options_of(method) if f"`{one}`" not in rows[name] and one != "of"] == [], name
+    text = (ROOT / "docs" / "task-file.md").read_text(encoding="utf-8")
+    for name, kind in KINDS.items():
+        assert [one for one in options_of(kind) if f"`{one}`" not in text] == [], name
+    text = (ROOT / "docs" / "living-models.md").read_text(encoding="utf-8")
+    assert [field.name for field in fields(AddOptions) if f"`{field.name}`" not in text] == []
 
 
 def test_the_task_file_page_lists_every_kind_and_metric() -> None:
