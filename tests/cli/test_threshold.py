@@ -45,6 +45,14 @@ def test_withheld_answers_are_told_and_carry_versions(run, own):
     assert list(tasks["topic"]) == ["label", "score", "scores"]
 
 
+def test_thresholds_are_taken_from_the_tasks_that_have_some(run, own):
+    assert run("threshold", own, "topic", "--at", 0.9).exit_code == 0
+    assert "topic: changed." in run("threshold", own, "--none").stderr
+    assert [task["version"] for task in read_tasks(own)] == [3, 1, 1]
+    again = run("threshold", own, "--none")
+    assert (again.exit_code, again.stderr) == (2, "No task of the model has a threshold.\n")
+
+
 def test_versions_come_with_the_rows_of_a_file_too(run, own):
     own.with_name("texts.csv").write_text("text\n" + "late goal\n" * 40)
     done = run("predict", own, "--input", own.with_name("texts.csv"), "--tasks", "topic", "--json", "--versions")

@@ -20,13 +20,18 @@ log = logging.getLogger(__name__)
 def set_thresholds(model: Model, names: Sequence[str] | None, value: Any, data: Path | None = None) -> list[int]:
     """Give tasks (all that can have some, for None) another option `threshold`; returns their numbers.
 
-    value: as in a task file; None takes the option away. A threshold that has to be chosen is chosen on the rows of
-    `data`, which has the columns of the training, or else on the task's validation rows.
+    value: as in a task file; None takes the option away, without names from those that have it. A threshold that has
+    to be chosen is chosen on the rows of `data`, which has the columns of the training, or else on the task's
+    validation rows.
     All faults are raised at once, with nothing changed. The versions of the tasks go up by one.
     """
     numbers = [n for n in model.numbers(names) if names or "threshold" in options_of_kind(model.tasks[n].kind)]
     if not names and data is None and isinstance(value, dict):
         numbers = _with_rows(model, numbers)
+    if not names and value is None:
+        numbers = [number for number in numbers if "threshold" in model.tasks[number].options]
+        if not numbers:
+            raise ConfigError("No task of the model has a threshold.")
     _check(model, numbers, value)
     rows = validation_rows(model, numbers, data) if isinstance(value, dict) else {}
     for number in numbers:
