@@ -21,9 +21,10 @@ def test_every_method_has_a_row_for_every_number_of_tasks(encoder: Path, tmp_pat
     assert (tmp_path / "cost.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_8_bits_are_measured_too(encoder: Path):
-    found = cost([200], ["readers"], texts=2, length=8, rounds=1, threads=1, int8=True, encoder=str(encoder))
-    assert found["rows"][0]["precision"] == "int8" and found["rows"][0]["readout"] == "attention"
+@pytest.mark.parametrize(("choice", "precision"), [("int8", "int8"), ("by_row", "int8 by row")])
+def test_8_bits_are_measured_too(encoder: Path, choice: str, precision: str):
+    found = cost([200], ["readers"], texts=2, length=8, rounds=1, threads=1, encoder=str(encoder), **{choice: True})
+    assert found["rows"][0]["precision"] == precision and found["rows"][0]["readout"] == "attention"
 
 
 def test_more_tasks_are_read_with_lighter_forms():

@@ -43,3 +43,9 @@ def test_only_tasks_that_do_not_pass_are_named():
     verdicts = {"a": Verdict(10, 0.0), "b": Verdict(10, 10.0), "c": Verdict(10, 0.0, "accuracy", 90.0, 89.0)}
     assert list(failed(verdicts)) == ["b", "c"]
     assert "90.00 becomes 89.00" in str(verdicts["c"])
+
+
+def test_a_single_answer_of_few_rows_is_more_than_may_be_lost():
+    few, many = (Verdict(rows, 0.7, "accuracy", 90.0, 89.3) for rows in (140, 1000))
+    assert not few.passed and few.one_answer
+    assert not many.passed and not many.one_answer

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 import onepass
 from onepass import living
-from onepass.engine import gate
+from onepass.engine import export, gate
 from onepass.engine.engine import Engine
 from onepass.engine.export import export_model
+from onepass.engine.ranges import LADDER
 from onepass.errors import DataError
 
 WORDS = ["goal", "match", "vote", "senate", "the", "wins", "late", "why", "is", "it", "good", "bad", "?", "zebra"]
@@ -29,14 +30,15 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def small(make_folder: Callable[..., Path], texts: Path) -> Path:
+@pytest.fixture(scope="module", params=["all", "all, by row"])
+def small(make_folder: Callable[..., Path], texts: Path, request: pytest.FixtureRequest) -> Path:
     """The folder of a model whose engine computes in 8 bits, whatever that changes."""
     folder = make_folder(exported=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gate, "MOST_CHANGED", 100.0)
+        patch.setattr(export, "LADDER", {request.param: LADDER[request.param]})
         found = export_model(folder, int8=True, texts=texts)
-    assert found["precision"] == "int8" and found["gate"]["computed"] == "all"
+    assert found["precision"] == "int8" and found["gate"]["computed"] == request.param
     return folder
 
 
@@ -73,7 +75,7 @@ def test_a_task_that_does_not_pass_keeps_all_in_32_bits(make_folder: Callable[..
     monkeypatch.setattr(gate, "MOST_CHANGED", -1.0)
     found = export_model(folder, int8=True, texts=texts)
     assert found["precision"] == "fp32"
-    assert [tried["computed"] for tried in found["gate"]["tried"]] == ["all", "text", "text without down"]
+    assert [tried["computed"] for tried in found["gate"]["tried"]] == list(LADDER)
     assert not (folder / "engine" / "ranges.safetensors").exists()
     assert onepass.load(folder, engine=True).precision == "fp32"
 

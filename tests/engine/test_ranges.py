@@ -1,11 +1,11 @@
 """Ranges of what goes into linear layers."""
 
-from itertools import pairwise
-
 import numpy as np
+import pytest
 
-from onepass.engine.graph import Range
-from onepass.engine.ranges import LADDER, from_weights, joined, to_weights
+from onepass.engine.graph import BY_ROW, Range, product_by_row
+from onepass.engine.ranges import LADDER, chosen, from_weights, joined, to_weights
+from onepass.engine.runtime import Program, parameter
 
 
 def test_ranges_hold_what_was_seen_on_all_texts():
@@ -16,14 +16,45 @@ def test_ranges_hold_what_was_seen_on_all_texts():
 
 
 def test_ranges_survive_a_file():
-    ranges = {"layers.0.up": Range(np.array([-1.0]), np.array([1.0])), "b/readers": Range(np.zeros(2), np.ones(2))}
+    ranges = {"layers.0.up": Range(np.array([-1.0]), np.array([1.0])), "b/readers": BY_ROW}
     found = from_weights(to_weights(ranges))
-    assert found.keys() == ranges.keys()
+    assert found.keys() == ranges.keys() and found["b/readers"].by_row
     assert all(np.array_equal(found[place].high, ranges[place].high) for place in ranges)
 
 
-def test_each_step_of_the_ladder_leaves_more_in_32_bits():
-    places = ["layers.0.qkv", "layers.0.down", "layers.1.up/readers", "layers.1.down/readers"]
-    chosen = [{place for place in places if wanted(place)} for wanted in LADDER.values()]
-    assert chosen[0] == set(places)
-    assert all(later < earlier for earlier, later in pairwise(chosen))
+def test_the_ladder_goes_from_fixed_ranges_to_those_of_each_row_and_then_leaves_layers_in_32_bits():
+    seen = {
+        place: Range(-np.ones(3), np.ones(3)) for place in ("layers.0.qkv", "layers.0.down", "layers.1.down/readers")
+    }
+    fixed, by_row, careful = (chosen(name, seen) for name in LADDER)
+    assert fixed == seen
+    assert by_row.keys() == seen.keys() and all(own.by_row for own in by_row.values())
+    assert careful == {"layers.0.qkv": BY_ROW}
+
+
+@pytest.fixture(scope="module")
+def products() -> tuple[np.ndarray, Program]:
+    """A weight, and its product in 8 bits by row."""
+    weight = np.random.default_rng(0).standard_normal((48, 256)).astype(np.float32)
+    x = parameter("x", (-1, 256))
+    return weight, Program([x], [product_by_row(x, weight)], 1)
+
+
+def test_a_large_column_spoils_but_its_neighbours_in_a_row(products: tuple[np.ndarray, Program]):
+    weight, product = products
+    x = np.random.default_rng(1).standard_normal((50, 256)).astype(np.float32)
+    assert 0 < np.abs(product({"x": x})[0] - x @ weight.T).mean() < 0.2  # of numbers of about 16
+    x[:, 7] = 100
+    step = np.abs(x).max(1, keepdims=True) / 127
+    with_one_scale = np.abs((np.rint(x / step) * step - x) @ weight.T).mean()
+    assert np.abs(product({"x": x})[0] - x @ weight.T).mean() < 0.6 * with_one_scale
+
+
+def test_a_row_is_multiplied_alike_alone_and_beside_any_other(products: tuple[np.ndarray, Program]):
+    _, product = products
+    x = np.random.default_rng(2).standard_normal((9, 256)).astype(np.float32)
+    alone = [product({"x": x[row : row + 1].copy()})[0].copy() for row in range(9)]
+    x[4] *= 1e4
+    among = product({"x": x})[0]
+    for row in (0, 3, 5, 8):
+        assert np.abs(among[row] - alone[row][0]).max() < 1e-4

@@ -9,6 +9,7 @@ from typing import Any
 
 from onepass.bench.engines import EncoderParts, form_for
 from onepass.bench.timing import interleaved
+from onepass.engine.ranges import chosen
 from onepass.errors import ConfigError, listed, unknown
 from onepass.inquiry import Pieces
 
@@ -26,15 +27,19 @@ def cost(
     rounds: int = 15,
     threads: int | None = None,
     int8: bool = False,
+    by_row: bool = False,
     cpu: bool = False,
     encoder: str = "embedded",
 ) -> dict[str, Any]:
-    """`readers` and `mtdnn` run in the engine, `mtop` and `single` in torch, each against the plain pass there."""
+    """`readers` and `mtdnn` run in the engine, `mtop` and `single` in torch, each against the plain pass there.
+
+    int8: the engine in 8 bits, with fixed ranges or those of each row (`by_row`); the plain pass stays in 32.
+    """
     if faults := [unknown("method", name, METHODS) for name in methods if name not in METHODS]:
         raise ConfigError(listed(faults))
     parts = EncoderParts(encoder)
     batch = parts.texts([length] * texts)
-    engine, torch = _Engine(parts, batch, threads, int8), _Torch(parts, batch, threads)
+    engine, torch = _Engine(parts, batch, threads, int8 or by_row, by_row), _Torch(parts, batch, threads)
     rows: list[dict[str, Any]] = []
     plains: dict[str, list[float]] = {"engine": [], "torch": []}
     for count in counts:
@@ -77,9 +82,10 @@ class _Engine:
 
     runtime = "engine"
 
-    def __init__(self, parts: EncoderParts, batch: Sequence[Pieces], threads: int | None, int8: bool):
+    def __init__(self, parts: EncoderParts, batch: Sequence[Pieces], threads: int | None, int8: bool, by_row: bool):
         self.parts, self.batch, self.threads, self.int8 = parts, batch, threads, int8
-        self.precision = "int8" if int8 else "fp32"
+        self.ladder = "all, by row" if by_row else "all"
+        self.precision = "int8 by row" if by_row else "int8" if int8 else "fp32"
         core = parts.plain(threads)  # always in 32 bits: what is compared with
         self.plain: Callable[[], object] = lambda: core.logits(batch, [0])
 
@@ -91,7 +97,7 @@ class _Engine:
 
         core = make()
         if self.int8:
-            core = make(self.parts.bounds(core))
+            core = make(chosen(self.ladder, self.parts.bounds(core)))
         asked = list(range(count))
         return lambda: core.logits(self.batch, asked)
 

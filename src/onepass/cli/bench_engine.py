@@ -22,6 +22,9 @@ def cost(
     rounds: Annotated[int, typer.Option(help="Times that each is run.", min=1)] = 15,
     threads: Threads = None,
     int8: Annotated[bool, typer.Option("--int8", help="The engine in 8 bits; the plain pass stays in 32.")] = False,
+    by_row: Annotated[
+        bool, typer.Option("--by-row", help="The same with a scale of its own for each row, the gate's second choice.")
+    ] = False,
     cpu: Annotated[
         bool, typer.Option("--cpu", help="CPU time instead of the clock's, for a machine that is busy otherwise.")
     ] = False,
@@ -38,7 +41,15 @@ def cost(
     counts = whole_numbers("tasks", tasks)
     listen(quiet=json)
     found = measure(
-        counts, split_names(methods), texts=texts, length=length, rounds=rounds, threads=threads, int8=int8, cpu=cpu
+        counts,
+        split_names(methods),
+        texts=texts,
+        length=length,
+        rounds=rounds,
+        threads=threads,
+        int8=int8,
+        by_row=by_row,
+        cpu=cpu,
     )
     if plot is not None:
         draw(found, plot)

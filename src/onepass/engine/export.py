@@ -13,9 +13,9 @@ from onepass.atomic import edit_folder, write_json
 from onepass.contents import read_config
 from onepass.encoder.batch import Batch
 from onepass.engine.engine import Engine
-from onepass.engine.gate import failed, judge
+from onepass.engine.gate import MOST_LOST, failed, judge
 from onepass.engine.opening import FORMAT
-from onepass.engine.ranges import LADDER, Bounds, joined, to_weights
+from onepass.engine.ranges import LADDER, Bounds, chosen, joined, to_weights
 from onepass.engine.samples import Sample, labelled_rows, texts_of
 from onepass.errors import ConfigError, FolderError
 from onepass.folder import load_model
@@ -102,8 +102,8 @@ def choose_precision(folder: Path, engine: Engine, samples: Sequence[Sample]) ->
     seen = joined(engine.watch([piece for sample in samples for piece in sample.pieces(engine)[:share]]))
     before = [sample.outcome(engine) for sample in samples]
     tried: list[dict[str, Any]] = []
-    for name, wanted in LADDER.items():
-        bounds = {place: found for place, found in seen.items() if wanted(place)}
+    for name in LADDER:
+        bounds = chosen(name, seen)
         careful = Engine(folder, recipe=engine.recipe, bounds=bounds)
         verdicts = {
             engine.tasks[sample.number].name: judge(old, sample.outcome(careful))
@@ -115,6 +115,13 @@ def choose_precision(folder: Path, engine: Engine, samples: Sequence[Sample]) ->
         for task, verdict in lost.items():
             log.info("%s in 8 bits: %s does not pass, %s", name, task, verdict)
         tried.append({"computed": name, "failed": {task: known[task] for task in lost}})
+    if few := [verdict.rows for verdict in lost.values() if verdict.before is not None and verdict.one_answer]:
+        log.warning(
+            "%d of these tasks were judged on %d rows or fewer, where one answer is more than the %g points that may "
+            "be lost. Judge 8 bits on more rows (onepass export MODEL TASKS.YAML --int8), or on texts without labels "
+            "(--calibrate FILE)",
+            len(few), max(few), MOST_LOST,
+        )  # fmt: skip
     return {}, {"precision": "fp32", "computed": "nothing", "tasks": {}, "tried": tried}
 
 

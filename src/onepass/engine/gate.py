@@ -43,6 +43,11 @@ class Verdict:
         return 0.0 if self.before is None or self.after is None else self.before - self.after
 
     @property
+    def one_answer(self) -> bool:
+        """Whether a single answer makes the difference: there are too few rows to see half a point."""
+        return 100.0 / self.rows > MOST_LOST >= self.lost - 100.0 / self.rows
+
+    @property
     def passed(self) -> bool:
         return self.changed <= MOST_CHANGED and self.lost <= MOST_LOST
 

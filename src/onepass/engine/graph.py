@@ -24,6 +24,8 @@ FAR = np.float32(-1e9)
 FARTHEST = 128
 """Relative distances from here on share a bucket, as in `encoder.RelativeBias`"""
 
+GROUP = 64
+"""Neighbouring columns of a weight that share a scale where rows have their own"""
 OUTLIER, MOST_OUTLIERS = 3.0, 8
 """Columns over so many times the middle one are far larger than the rest; how many may stay out of 8 bits"""
 ALL, NONE = slice(None), np.empty(0, np.int64)
@@ -31,14 +33,24 @@ ALL, NONE = slice(None), np.empty(0, np.int64)
 
 @dataclass(frozen=True)
 class Range:
-    """The least and the greatest number that was seen in each column of what goes into a linear layer, (C,)."""
+    """The least and the greatest number that was seen in each column of what goes into a linear layer, (C,).
+
+    Of no columns: every row is measured by itself while it is computed.
+    """
 
     low: np.ndarray
     high: np.ndarray
 
     @property
+    def by_row(self) -> bool:
+        return not len(self.low)
+
+    @property
     def largest(self) -> np.ndarray:
         return np.maximum(np.abs(self.low), np.abs(self.high))
+
+
+BY_ROW = Range(np.empty(0, np.float32), np.empty(0, np.float32))
 
 
 @dataclass
@@ -142,11 +154,14 @@ class EncoderGraph:
         self.watched[place] = x
         if place not in self.ranges:
             return self._plain(x, name, rows)
-        weight = self.weights[f"{name}.weight"][rows].copy()
-        weight[:, left_out] = 0
-        seen = self.ranges[place]
-        usual = np.setdiff1d(np.arange(weight.shape[1]), left_out)
-        x = eight_bit_product(x, weight, seen, usual)
+        weight, seen = self.weights[f"{name}.weight"][rows], self.ranges[place]
+        if seen.by_row:
+            x = product_by_row(x, weight)
+        else:
+            weight = weight.copy()
+            weight[:, left_out] = 0
+            usual = np.setdiff1d(np.arange(weight.shape[1]), left_out)
+            x = eight_bit_product(x, weight, seen, usual)
         return opset13.add(x, constant(self.weights[f"{name}.bias"][rows])) if f"{name}.bias" in self.weights else x
 
     def _plain(self, x: Node, name: str, rows: Any = ALL, columns: Any = ALL, bias: bool = True) -> Node:
@@ -158,9 +173,10 @@ class EncoderGraph:
 
     def _outliers(self, place: str) -> np.ndarray:
         """The columns of what goes into a layer in 8 bits that were seen far above the middle one; few."""
-        if place not in self.ranges:
+        seen = self.ranges.get(place, BY_ROW)
+        if seen.by_row:
             return NONE
-        largest = self.ranges[place].largest
+        largest = seen.largest
         order = np.argsort(-largest)[:MOST_OUTLIERS]
         return np.sort(order[largest[order] > OUTLIER * np.median(largest)])
 
@@ -293,3 +309,18 @@ def eight_bit_product(x: Node, weight: np.ndarray, seen: Range, usual: np.ndarra
     spreads = np.maximum(np.abs(scaled).max(1, keepdims=True), 1e-12).astype(np.float32) / np.float32(127)
     whole = opset13.constant(np.rint(scaled / spreads).astype(np.int8))
     return opset13.matmul(steps, opset13.multiply(opset13.convert(whole, "f32"), constant(spreads)), False, True)
+
+
+def product_by_row(x: Node, weight: np.ndarray) -> Node:
+    """W x with the weights in 8 bits, and x turned into 8 bits by the runtime, each row by itself.
+
+    It takes a scale for every few columns of a row (`runtime.GROUP`), so that one large column spoils but its
+    neighbours, and needs to have seen nothing before. Where a processor has no such product, x stays in 32 bits.
+    """
+    outputs, columns = weight.shape
+    group = GROUP if columns % GROUP == 0 else columns
+    parts = weight.reshape(outputs, -1, group)
+    spreads = np.maximum(np.abs(parts).max(2, keepdims=True), 1e-12).astype(np.float32) / np.float32(127)
+    whole = opset13.constant(np.rint(parts / spreads).astype(np.int8))
+    weights = opset13.multiply(opset13.convert(whole, "f32"), constant(spreads))
+    return opset13.matmul(x, opset13.reshape(weights, integers(outputs, columns), False), False, True)

@@ -1,7 +1,8 @@
 """8 bits: which numbers go into each linear layer, and which layers are computed in 8 bits.
 
-The range of each place is found once, on texts, and then fixed. A scale that is taken from what is computed together
-would make a text's answer depend on the texts beside it.
+The range of each place is found once, on texts, and then fixed, or taken from each row by itself, which is slower and
+more exact. A scale that is taken from what is computed together would make a text's answer depend on the texts beside
+it.
 """
 
 from __future__ import annotations
@@ -10,21 +11,26 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from onepass.engine.graph import Range
-from onepass.engine.reading import SITE
+from onepass.engine.graph import BY_ROW, Range
 from onepass.engine.weights import Weights
 
 Bounds = dict[str, Range]
 
-LADDER: dict[str, Callable[[str], bool]] = {
-    "all": lambda place: True,
-    "text": lambda place: not place.endswith(SITE),
-    "text without down": lambda place: not place.endswith((SITE, "down")),
+LADDER: dict[str, Callable[[str, Range], Range | None]] = {
+    "all": lambda place, seen: seen,
+    "all, by row": lambda place, seen: BY_ROW,
+    "all but the second feed-forward layers, by row": lambda place, seen: None if "down" in place else BY_ROW,
 }
-"""What to compute in 8 bits, by name: a test of places, from the fastest choice to the most careful one.
+"""What to compute in 8 bits and how, by name, from the fastest choice to the most careful one: the range of a place.
 
 The input of `down`, behind the activation, has the widest ranges and loses most.
 """
+
+
+def chosen(name: str, seen: Mapping[str, Range]) -> Bounds:
+    """The ranges of the places that one of `LADDER` computes in 8 bits."""
+    found = {place: LADDER[name](place, own) for place, own in seen.items()}
+    return {place: own for place, own in found.items() if own is not None}
 
 
 def joined(found: Iterable[Mapping[str, Range]]) -> Bounds:

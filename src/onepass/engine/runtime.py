@@ -24,6 +24,10 @@ finally:
 __all__ = ["Node", "Program", "opset13", "parameter", "start_threads", "usable_cores"]
 
 
+GROUP = 32
+"""Neighbouring numbers of a row that share a scale where a row is turned into 8 bits while it is computed"""
+
+
 class Program:
     """A compiled graph: arrays by name in, arrays out. One call at a time."""
 
@@ -33,6 +37,7 @@ class Program:
             "INFERENCE_NUM_THREADS": threads or usable_cores(),
             "NUM_STREAMS": 1,
             "ENABLE_CPU_PINNING": False,  # two engines on one machine would be pinned to the same core
+            "DYNAMIC_QUANTIZATION_GROUP_SIZE": GROUP,
         }
         model = Model([opset13.result(output) for output in outputs], list(inputs), "onepass")
         self._request = _core().compile_model(model, "CPU", options).create_infer_request()
