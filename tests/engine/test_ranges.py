@@ -37,7 +37,7 @@ def products() -> tuple[np.ndarray, Program]:
     """A weight, and its product in 8 bits by row."""
     weight = np.random.default_rng(0).standard_normal((48, 256)).astype(np.float32)
     x = parameter("x", (-1, 256))
-    return weight, Program([x], [product_by_row(x, weight)], 1)
+    return weight, Program([x], [product_by_row(x, weight)], 1, by_row=True)
 
 
 def test_a_large_column_spoils_but_its_neighbours_in_a_row(products: tuple[np.ndarray, Program]):

@@ -1,5 +1,9 @@
 """Calling a compiled graph."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 
 from onepass.engine.runtime import Program, opset13, parameter
@@ -25,3 +29,22 @@ def test_an_array_that_is_given_again_counts_with_what_is_in_it_now():
     first[:] = 5
     assert program({"first": first, "second": second})[0].tolist() == [[6, 6]]
     assert program({"first": first, "second": np.zeros((1, 2), np.float32)})[0].tolist() == [[5, 5]]
+
+
+LIMITED = """
+import os
+import subprocess
+import sys
+
+import numpy as np
+from onepass.engine.graph import product_by_row
+from onepass.engine.runtime import Program, parameter
+weight, rows = np.ones((4, 128), np.float32), np.ones((3, 128), np.float32)
+x = parameter("x", (-1, 128))
+found = Program([x], [product_by_row(x, weight)], 1, by_row=True)({"x": rows})[0]
+assert found.shape == (3, 4) and abs(found - 128).max() < 1, found
+"""
+
+
+def test_products_by_row_are_right_on_a_processor_that_does_not_have_them():
+    subprocess.run([sys.executable, "-c", LIMITED], env=os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX2"}, check=True)

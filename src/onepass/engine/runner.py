@@ -87,7 +87,8 @@ class Runner:
         """The compiled graph."""
         key = self.form, tokens
         if key not in self._programs:
-            self._programs[key] = Program(*self._graph(tokens), self.threads)
+            by_row = any(seen.by_row for seen in self.encoder.ranges.values())
+            self._programs[key] = Program(*self._graph(tokens), self.threads, by_row)
         return self._programs[key]
 
     def watch(self, tokens: bool) -> Callable[[Text, tuple[int, ...]], dict[str, Range]]:

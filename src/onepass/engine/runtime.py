@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,13 +32,16 @@ GROUP = 32
 class Program:
     """A compiled graph: arrays by name in, arrays out. One call at a time."""
 
-    def __init__(self, inputs: Sequence[Node], outputs: Sequence[Node], threads: int | None = None):
+    def __init__(
+        self, inputs: Sequence[Node], outputs: Sequence[Node], threads: int | None = None, by_row: bool = False
+    ):
+        """`by_row`: what goes into a product with weights of 8 bits is turned into 8 bits, too, each row by itself."""
         options = {
             "INFERENCE_PRECISION_HINT": "f32",  # or a processor that has bfloat16 would round to it
             "INFERENCE_NUM_THREADS": threads or usable_cores(),
             "NUM_STREAMS": 1,
             "ENABLE_CPU_PINNING": False,  # two engines on one machine would be pinned to the same core
-            "DYNAMIC_QUANTIZATION_GROUP_SIZE": GROUP,
+            "DYNAMIC_QUANTIZATION_GROUP_SIZE": GROUP if by_row and multiplies_by_row() else 0,
         }
         model = Model([opset13.result(output) for output in outputs], list(inputs), "onepass")
         self._request = _core().compile_model(model, "CPU", options).create_infer_request()
@@ -71,6 +75,20 @@ def parameter(name: str, shape: Sequence[int], kind: Any = np.float32) -> Node:
 def usable_cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def multiplies_by_row() -> bool:
+    """Whether this processor is known to have fast products of rows in 8 bits; elsewhere rows stay in 32.
+
+    Where oneDNN is told to leave out what the processor has, the runtime counts on it all the same, and breaks.
+    """
+    if {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"} & os.environ.keys():
+        return False
+    try:
+        return "avx512_vnni" in Path("/proc/cpuinfo").read_text(errors="replace")
+    except OSError:
+        return False
 
 
 @cache
