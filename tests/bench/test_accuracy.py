@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onepass.bench.accuracy import Run, Running, bootstrap, plan, run_all, summarise
+from onepass.bench.accuracy import bootstrap, plan, summarise
 from onepass.bench.fingerprint import suite_fingerprint
 from onepass.bench.plot import check_plot, plot_accuracy
+from onepass.bench.runs import Run, Running, run_all
 from onepass.errors import ConfigError
 
 

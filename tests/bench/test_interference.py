@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from onepass.bench.accuracy import Run
 from onepass.bench.interference import find_transfer, judge, plan_transfer
+from onepass.bench.runs import Run
 from onepass.cli.app import app
 from onepass.errors import ConfigError, OnepassError
 

@@ -7,7 +7,6 @@ import pytest
 from typer.testing import CliRunner
 
 from onepass.analysis.cost import untrained_model
-from onepass.bench.accuracy import Run, run_once
 from onepass.bench.paper import (
     Table,
     beside,
@@ -19,6 +18,7 @@ from onepass.bench.paper import (
     repeat,
     with_means,
 )
+from onepass.bench.runs import Run, run_once
 from onepass.bench.transfer import TransferRun, run_transfer
 from onepass.cli.app import app
 from onepass.encoder.loading import load_encoder

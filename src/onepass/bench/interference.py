@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass.bench.accuracy import Run, read_suite, run_all
+from onepass.bench.runs import Run, read_suite, run_all
 from onepass.errors import ConfigError, OnepassError
 
 Scores = Mapping[str, float]

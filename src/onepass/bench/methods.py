@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onepass.analysis.spread import score_spread
-from onepass.bench.accuracy import Run, one_recipe, plan, read_suite, run_all, summarise
+from onepass.bench.accuracy import one_recipe, plan, summarise
+from onepass.bench.runs import Run, read_suite, run_all
 
 if TYPE_CHECKING:
     from onepass.model import Model

@@ -27,7 +27,8 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from onepass.analysis.spread import score_spread
-from onepass.bench.accuracy import Run, one_recipe, read_suite, run_all
+from onepass.bench.accuracy import one_recipe
+from onepass.bench.runs import Run, read_suite, run_all
 from onepass.bench.transfer import PROTOCOLS, TransferRun, new_tasks_of
 from onepass.errors import ConfigError, listed, unknown
 from onepass.plain_yaml import parse

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from onepass.analysis.affinity import left_out
-from onepass.bench.accuracy import Run, read_suite, run_all
+from onepass.bench.runs import Run, read_suite, run_all
 from onepass.errors import ConfigError
 
 

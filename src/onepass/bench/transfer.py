@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from onepass.bench.accuracy import CHECKPOINT_EVERY_S, Run, read_suite, serve_run
+from onepass.bench.runs import CHECKPOINT_EVERY_S, Run, read_suite, serve_run
 from onepass.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -48,8 +48,9 @@ def accuracy(
 
     onepass bench accuracy --suite suites/nhc8.yaml --methods "readers single" --seeds 3
     """
-    from onepass.bench.accuracy import plan, run_all, summarise
+    from onepass.bench.accuracy import plan, summarise
     from onepass.bench.plot import check_plot, plot_accuracy
+    from onepass.bench.runs import run_all
 
     listen(quiet=json)
     if plot is not None:

@@ -1,0 +1,206 @@
+"""Trainings of a bench: processes of their own, several side by side, each of which leaves one JSON line.
+
+A run whose line is there already is not repeated, unless the suite or its data changed since.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from tqdm import tqdm
+
+from onepass.bench.calibration import trust_of_model
+from onepass.bench.fingerprint import suite_fingerprint
+from onepass.errors import ConfigError, OnepassError, listed, unknown
+
+if TYPE_CHECKING:
+    from onepass.tasks import TaskFile
+
+log = logging.getLogger(__name__)
+CHECKPOINT_EVERY_S = 120.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training: a suite, a method with its options, a seed."""
+
+    suite: str
+    method: str
+    """`readers`, or with options `readers:depth=1,tokens=1`"""
+    seed: int
+    overrides: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+    """The tasks of the suite to train on; none: all of them"""
+    trust: bool = False
+    """Whether to measure calibration and thresholds too"""
+    module: ClassVar[str] = "onepass.bench.runs"
+    """What is run as a process for it"""
+
+    @property
+    def all_overrides(self) -> list[str]:
+        name, _, options = self.method.partition(":")
+        chosen = [f"method.{option}" for option in options.split(",") if option]
+        return [f"method.name={name}", *chosen, *self.overrides, f"train.seed={self.seed}"]
+
+    @property
+    def key(self) -> str:
+        parts = [Path(self.suite).stem, self.method, self.seed, sorted(self.overrides)]
+        return json.dumps([*parts, *([sorted(self.tasks)] if self.tasks else []), *(["trust"] if self.trust else [])])
+
+
+def read_suite(run: Run) -> TaskFile:
+    """The run's task file, with its method, options and tasks."""
+    from onepass.tasks import read_task_file
+    from onepass.training import CHECKS
+
+    file = read_task_file(run.suite, run.all_overrides, checks=CHECKS, require=("train", "test"))
+    if faults := [unknown("task", name, file.tasks) for name in run.tasks if name not in file.tasks]:
+        raise ConfigError(f"{run.suite}: {listed(faults)}")
+    kept = run.tasks or tuple(file.tasks)
+    return file.model_copy(update={"tasks": {name: task for name, task in file.tasks.items() if name in kept}})
+
+
+def run_once(run: Run, folder: Path | None = None) -> dict[str, Any]:
+    """Train and test; the line that is kept of it. A run that was killed goes on from what it left in the folder."""
+    from onepass.training import evaluate, train
+
+    file = read_suite(run)
+    if folder is not None:
+        file.train.setdefault("checkpoint_every_s", CHECKPOINT_EVERY_S)
+    model = train(file, folder, overwrite=True, resume=folder is not None, progress=False)
+    validation = [record["scores"]["validation"]["score"] for record in model.records if "scores" in record]
+    result = evaluate(model.to("cuda" if _has_gpu() else "cpu"), file)
+    line = {
+        "key": run.key,
+        "suite": Path(run.suite).stem,
+        "method": run.method,
+        "seed": run.seed,
+        "overrides": list(run.overrides),
+        "chosen": list(run.tasks),
+        "average": result["average"],
+        "tasks": {name: scores["score"] for name, scores in result["tasks"].items()},
+        "validation": float(np.mean(validation)) if validation else None,
+        "seconds": model.training_record["seconds"],
+        "data_used": 100 * model.training_record["rows_used"]["share"],
+    }
+    return line | {"trust": trust_of_model(model, file)} if run.trust else line
+
+
+def _has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def run_all(
+    runs: Sequence[Run], output: Path, jobs: int = 1, progress: bool = True, limit_s: float | None = None
+) -> list[dict[str, Any]]:
+    """All runs, `jobs` at a time; returns their lines, old and new, in the order of the runs.
+
+    A run that fails does not stop the others; it is raised when they are done. After `limit_s` seconds the runs under
+    way are stopped, to go on with the next call, and the lines that there are returned.
+    """
+    output.parent.mkdir(parents=True, exist_ok=True)
+    runs = list(dict.fromkeys(runs))
+    holds = {suite: suite_fingerprint(suite) for suite in {run.suite for run in runs}}
+    done = {line["key"]: line for line in read_lines(output) if line.get("holds") in (None, *holds.values())}
+    waiting = [run for run in runs if run.key not in done]
+    running: list[Running] = []
+    failures: list[str] = []
+    end = time.monotonic() + (math.inf if limit_s is None else limit_s)
+    bar = tqdm(total=len(runs), initial=len(runs) - len(waiting), unit="run", disable=not progress)
+    try:
+        while (waiting or running) and time.monotonic() < end:
+            while waiting and len(running) < jobs:
+                run = waiting.pop(0)
+                running.append(Running(run, holds[run.suite], output))
+            time.sleep(0.2)
+            for entry in [entry for entry in running if entry.process.poll() is not None]:
+                running.remove(entry)
+                try:
+                    done[entry.run.key] = line = entry.line()
+                except OnepassError as error:
+                    failures.append(str(error))
+                    continue
+                with output.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(line) + "\n")
+                bar.set_postfix_str(f"{line['method']} seed {line['seed']}: {line['average']:.2f}")
+                bar.update()
+    finally:
+        for entry in running:
+            entry.process.kill()
+        bar.close()
+    if failures:
+        raise OnepassError(listed(failures))
+    return [done[run.key] for run in runs if run.key in done]
+
+
+class Running:
+    """A run that is under way, in a process of its own."""
+
+    def __init__(self, run: Run, holds: str, output: Path):
+        self.run, self.holds = run, holds
+        name = hashlib.sha256(f"{run.key}{holds}".encode()).hexdigest()[:16]
+        folder = output.parent / f".{output.stem}" / name
+        folder.parent.mkdir(exist_ok=True)
+        # Files, not pipes: a process that says more than a pipe holds would wait for a reader for ever.
+        self.out, self.err = _scratch(), _scratch()
+        command = [sys.executable, "-m", run.module, json.dumps(asdict(run)), str(folder)]
+        self.process = subprocess.Popen(command, stdout=self.out, stderr=self.err)
+
+    def line(self) -> dict[str, Any]:
+        """What is kept of the run, once its process is over."""
+        out, err = _text_of(self.out), _text_of(self.err)
+        if self.process.returncode:
+            raise OnepassError(f"{self.run.method}, seed {self.run.seed} failed:\n{err.strip()[-3000:]}")
+        line: dict[str, Any] = json.loads(out.splitlines()[-1])
+        return line | {"holds": self.holds}
+
+
+def _scratch() -> IO[str]:
+    return tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
+
+
+def _text_of(file: IO[str]) -> str:
+    with file:
+        file.seek(0)
+        return file.read()
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines of earlier runs; a last line that a kill cut short is passed over."""
+    if path.exists():
+        for text in path.read_text(encoding="utf-8").splitlines():
+            try:
+                yield json.loads(text)
+            except ValueError:
+                log.warning("%s: a broken line is passed over", path)
+
+
+def serve_run(kind: type[Run], run: Callable[..., dict[str, Any]]) -> None:
+    """What a run's process does: read the run from the command line, run it, write its line."""
+    specification: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in json.loads(sys.argv[1]).items()
+    }
+    try:
+        sys.stdout.write(json.dumps(run(kind(**specification), Path(sys.argv[2]))) + "\n")
+        shutil.rmtree(sys.argv[2], ignore_errors=True)
+    except OnepassError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    serve_run(Run, run_once)
