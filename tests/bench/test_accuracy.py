@@ -79,7 +79,7 @@ def test_a_method_named_twice_is_one_method(suite: Path) -> None:
 
 def test_a_line_counts_only_for_the_suite_and_the_rows_it_was_measured_on(suite: Path, tmp_path: Path) -> None:
     run, output = Run(str(suite), "readers", 0), tmp_path / "lines.jsonl"
-    kept = {"key": run.key, "holds": suite_fingerprint(str(suite))}
+    kept = {"key": run.key, "method": "readers", "holds": suite_fingerprint(str(suite))}
     output.write_text(json.dumps(kept) + "\n")
     assert run_all([run], output, progress=False, limit_s=0) == [kept]
     copy = tmp_path / "copy"
@@ -106,6 +106,6 @@ def test_a_run_that_says_more_than_a_pipe_holds_comes_to_its_end(
     code = "import sys\nsys.stderr.write('warning\\n' * 40_000)\nprint('{\"average\": 1}')\n"
     (tmp_path / "talkative.py").write_text(code)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    running = Running(Talkative("news.yaml", "readers", 0), "abc", tmp_path / "lines.jsonl")
+    running = Running(Talkative("news.yaml", "readers", 0), "abc", tmp_path / "lines" / "run")
     running.process.wait(timeout=60)
     assert running.line() == {"average": 1, "holds": "abc"}

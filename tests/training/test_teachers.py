@@ -12,10 +12,6 @@ from onepass.training.teachers import teachers_folder, teachers_wanted
 FAST = ("head_rate=0.005", "token_rate=0.005", "encoder_rate=0.005", "average=0", "warmup=0", "clip=0")
 
 
-class Best3:
-    teachers = 3
-
-
 @pytest.mark.parametrize(
     ("options", "num_tasks", "device", "wanted"),
     [
@@ -29,7 +25,7 @@ class Best3:
 def test_a_method_is_trained_with_its_teachers_on_a_gpu(
     options: dict[str, Any], num_tasks: int, device: str, wanted: int
 ):
-    assert teachers_wanted(TrainOptions(**options), Best3(), num_tasks, device) == wanted  # type: ignore[arg-type]
+    assert teachers_wanted(TrainOptions(**options), 3, num_tasks, device) == wanted
 
 
 def test_the_teachers_are_trained_learned_from_and_removed(news: Path, tmp_path: Path):

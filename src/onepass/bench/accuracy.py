@@ -7,6 +7,7 @@ on validation and is scored once on test.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ def summarise(lines: Sequence[dict[str, Any]], baseline: str = "single") -> dict
         raise OnepassError("No run is done yet. Run the same command again to go on.")
     methods = list(dict.fromkeys(line["method"] for line in lines))
     scores = {method: _scores(lines, method) for method in methods}
+    rival = next((method for method in methods if method.split()[0] == baseline), None)  # its first row of several
     rows = []
     for method in methods:
         means = scores[method].mean(0)  # over seeds, by task
@@ -38,11 +40,11 @@ def summarise(lines: Sequence[dict[str, Any]], baseline: str = "single") -> dict
         }
         if trusted := [line["trust"]["mean"] for line in lines if line["method"] == method and "trust" in line]:
             row["trust"] = trusted  # a seed each
-        if baseline in scores and method != baseline:
-            difference = means - scores[baseline].mean(0)
+        if rival is not None and method != rival:
+            difference = means - scores[rival].mean(0)
             row |= {
                 "difference": float(difference.mean()),
-                "interval": bootstrap(scores[method], scores[baseline]),
+                "interval": bootstrap(scores[method], scores[rival]),
                 "at_or_above": int((difference >= 0).sum()),
             }
         rows.append(row)
@@ -85,21 +87,29 @@ def plan(
     overrides: Sequence[str],
     without: Sequence[str] = (),
     trust: bool = False,
+    vary: Sequence[str] = (),
 ) -> list[Run]:
-    """The runs of a bench; seed by seed, so that a run cut short still compares all methods."""
+    """The runs of a bench; seed by seed, so that a run cut short still compares all methods.
+
+    `vary` are overrides of which each makes a row of its own for every method.
+    """
     if not methods or seeds < 1:
         raise ConfigError("Give at least one method and one seed.")
     tasks = _all_but(suite, without) if without else ()
+    rows = [
+        Run(suite, method, 0, tuple(overrides), tasks, trust, variant)
+        for method in dict.fromkeys(methods)
+        for variant in dict.fromkeys(vary or ("",))
+    ]
     faults: dict[str, None] = {}  # each once, and before anything trains
-    for method in methods:
+    for row in rows:
         try:
-            read_suite(Run(suite, method, 0, tuple(overrides), tasks))
+            read_suite(row)
         except ConfigError as error:
             faults[str(error)] = None
     if faults:
         raise ConfigError(listed(list(faults)))
-    once = dict.fromkeys(methods)
-    return [Run(suite, method, seed, tuple(overrides), tasks, trust) for seed in range(seeds) for method in once]
+    return [replace(row, seed=seed) for seed in range(seeds) for row in rows]
 
 
 def _all_but(suite: str, without: Sequence[str]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import hashlib
 import json
 import logging
 import math
+import os
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from tqdm import tqdm
 
+from onepass.atomic import MANIFEST
 from onepass.bench.calibration import trust_of_model
 from onepass.bench.fingerprint import suite_fingerprint
 from onepass.errors import ConfigError, OnepassError, listed, unknown
@@ -46,6 +48,12 @@ class Run:
     """The tasks of the suite to train on; none: all of them"""
     trust: bool = False
     """Whether to measure calibration and thresholds too"""
+    variant: str = ""
+    """One more override, by which tables tell this run from others of its method"""
+    teachers: tuple[str, ...] = ()
+    """Folders of models to learn from, which other runs train"""
+    stays: bool = False
+    """Whether the model stays in the run's folder, for those who learn from it"""
     module: ClassVar[str] = "onepass.bench.runs"
     """What is run as a process for it"""
 
@@ -53,12 +61,54 @@ class Run:
     def all_overrides(self) -> list[str]:
         name, _, options = self.method.partition(":")
         chosen = [f"method.{option}" for option in options.split(",") if option]
-        return [f"method.name={name}", *chosen, *self.overrides, f"train.seed={self.seed}"]
+        taught = learn_from(self.teachers) if self.teachers else []
+        return [f"method.name={name}", *chosen, *self.given, *taught, f"train.seed={self.seed}"]
 
     @property
     def key(self) -> str:
-        parts = [Path(self.suite).stem, self.method, self.seed, sorted(self.overrides)]
-        return json.dumps([*parts, *([sorted(self.tasks)] if self.tasks else []), *(["trust"] if self.trust else [])])
+        parts: list[Any] = [Path(self.suite).stem, self.method, self.seed, sorted(self.given)]
+        parts += [sorted(self.tasks)] if self.tasks else []
+        parts += ["trust"] if self.trust else []
+        parts += ["taught", sorted(Path(folder).name for folder in self.teachers)] if self.teachers else []
+        return json.dumps([*parts, *(["stays"] if self.stays else [])])
+
+    @property
+    def label(self) -> str:
+        """What a table calls all seeds of it."""
+        return f"{self.method} {self.variant}".strip()
+
+    @property
+    def given(self) -> list[str]:
+        """All overrides but those of the method and the seed"""
+        return [*self.overrides, *([self.variant] if self.variant else [])]
+
+    @property
+    def can_start(self) -> bool:
+        return all(map(is_whole, self.teachers))
+
+
+def learn_from(teachers: Sequence[str]) -> list[str]:
+    """Overrides that give a training these teachers in place of its own, with the same recipe."""
+    from onepass.training.teachers import RECIPE
+
+    recipe = asdict(RECIPE) | {"teachers": list(teachers)}
+    return ["train.teachers=0", "train.task_teachers=0", f"train.distill={json.dumps(recipe)}"]
+
+
+def is_whole(folder: str | Path) -> bool:
+    """Whether a model is there; folders of models appear all at once."""
+    return (Path(folder) / MANIFEST).is_file()
+
+
+def place_of(run: Run, holds: str, output: Path) -> Path:
+    """The folder of a run's checkpoints and model, beside the lines."""
+    name = hashlib.sha256(f"{run.key}{holds}".encode()).hexdigest()[:16]
+    return output.parent / f".{output.stem}" / name
+
+
+def cache_beside(folder: Path) -> Path:
+    """Where runs keep what they asked of teachers that other runs ask the same."""
+    return folder.with_name("answers")
 
 
 def read_suite(run: Run) -> TaskFile:
@@ -88,7 +138,8 @@ def run_once(run: Run, folder: Path | None = None) -> dict[str, Any]:
         "suite": Path(run.suite).stem,
         "method": run.method,
         "seed": run.seed,
-        "overrides": list(run.overrides),
+        "overrides": run.given,
+        "teachers": len(run.teachers),
         "chosen": list(run.tasks),
         "average": result["average"],
         "tasks": {name: scores["score"] for name, scores in result["tasks"].items()},
@@ -110,23 +161,28 @@ def run_all(
 ) -> list[dict[str, Any]]:
     """All runs, `jobs` at a time; returns their lines, old and new, in the order of the runs.
 
-    A run that fails does not stop the others; it is raised when they are done. After `limit_s` seconds the runs under
-    way are stopped, to go on with the next call, and the lines that there are returned.
+    A run that learns from others waits for them. One that fails does not stop the others; it is raised when they are
+    done. After `limit_s` seconds the runs under way are stopped, to go on with the next call, and the lines that there
+    are returned.
     """
     output.parent.mkdir(parents=True, exist_ok=True)
     runs = list(dict.fromkeys(runs))
     holds = {suite: suite_fingerprint(suite) for suite in {run.suite for run in runs}}
     done = {line["key"]: line for line in read_lines(output) if line.get("holds") in (None, *holds.values())}
-    waiting = [run for run in runs if run.key not in done]
+    places = {run: place_of(run, holds[run.suite], output) for run in runs}
+    waiting = [run for run in runs if not (is_whole(places[run]) if run.stays else run.key in done)]
     running: list[Running] = []
     failures: list[str] = []
     end = time.monotonic() + (math.inf if limit_s is None else limit_s)
     bar = tqdm(total=len(runs), initial=len(runs) - len(waiting), unit="run", disable=not progress)
     try:
         while (waiting or running) and time.monotonic() < end:
-            while waiting and len(running) < jobs:
-                run = waiting.pop(0)
-                running.append(Running(run, holds[run.suite], output))
+            able = [run for run in waiting if run.can_start][: jobs - len(running)]
+            for run in able:
+                waiting.remove(run)
+                running.append(Running(run, holds[run.suite], places[run]))
+            if not running:
+                break  # what the others wait for has failed
             time.sleep(0.2)
             for entry in [entry for entry in running if entry.process.poll() is not None]:
                 running.remove(entry)
@@ -137,7 +193,7 @@ def run_all(
                     continue
                 with output.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(line) + "\n")
-                bar.set_postfix_str(f"{line['method']} seed {line['seed']}: {line['average']:.2f}")
+                bar.set_postfix_str(f"{entry.run.label} seed {line['seed']}: {line['average']:.2f}")
                 bar.update()
     finally:
         for entry in running:
@@ -145,21 +201,20 @@ def run_all(
         bar.close()
     if failures:
         raise OnepassError(listed(failures))
-    return [done[run.key] for run in runs if run.key in done]
+    return [done[run.key] | {"method": run.label} for run in runs if run.key in done]
 
 
 class Running:
     """A run that is under way, in a process of its own."""
 
-    def __init__(self, run: Run, holds: str, output: Path):
+    def __init__(self, run: Run, holds: str, folder: Path):
         self.run, self.holds = run, holds
-        name = hashlib.sha256(f"{run.key}{holds}".encode()).hexdigest()[:16]
-        folder = output.parent / f".{output.stem}" / name
         folder.parent.mkdir(exist_ok=True)
         # Files, not pipes: a process that says more than a pipe holds would wait for a reader for ever.
         self.out, self.err = _scratch(), _scratch()
         command = [sys.executable, "-m", run.module, json.dumps(asdict(run)), str(folder)]
-        self.process = subprocess.Popen(command, stdout=self.out, stderr=self.err)
+        shared = {"ONEPASS_CACHE": str(cache_beside(folder))} if run.teachers else {}
+        self.process = subprocess.Popen(command, stdout=self.out, stderr=self.err, env=os.environ | shared)
 
     def line(self) -> dict[str, Any]:
         """What is kept of the run, once its process is over."""
@@ -195,9 +250,11 @@ def serve_run(kind: type[Run], run: Callable[..., dict[str, Any]]) -> None:
     specification: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in json.loads(sys.argv[1]).items()
     }
+    wanted = kind(**specification)
     try:
-        sys.stdout.write(json.dumps(run(kind(**specification), Path(sys.argv[2]))) + "\n")
-        shutil.rmtree(sys.argv[2], ignore_errors=True)
+        sys.stdout.write(json.dumps(run(wanted, Path(sys.argv[2]))) + "\n")
+        if not wanted.stays:
+            shutil.rmtree(sys.argv[2], ignore_errors=True)
     except OnepassError as error:
         sys.exit(str(error))
 

@@ -9,7 +9,7 @@ import typer
 
 from onepass.cli.bench_calibration import calibration, in_words
 from onepass.cli.bench_engine import cost, device, startup, throughput
-from onepass.cli.bench_methods import affinity, methods, scaling, tasks
+from onepass.cli.bench_methods import Limit, affinity, methods, scaling, tasks
 from onepass.cli.bench_paper import paper
 from onepass.cli.bench_serve import serve
 from onepass.cli.bench_transfer import transfer
@@ -42,6 +42,20 @@ def accuracy(
     trust: Annotated[
         bool, typer.Option("--trust", help="Also measure calibration and thresholds, as bench calibration does.")
     ] = False,
+    vary: Annotated[
+        str,
+        typer.Option(
+            help="Values of which each makes a row: 'train.epochs=4 train.epochs=8'.", metavar="KEY=VALUE ..."
+        ),
+    ] = "",
+    share_teachers: Annotated[
+        bool,
+        typer.Option(
+            "--share-teachers",
+            help="Train the teachers once for all seeds and rows, side by side: sooner, but seeds differ less.",
+        ),
+    ] = False,
+    limit: Limit = None,
     json: Json = False,
 ) -> None:
     """Train methods on a suite over several seeds and compare them on its test files.
@@ -51,12 +65,14 @@ def accuracy(
     from onepass.bench.accuracy import plan, summarise
     from onepass.bench.plot import check_plot, plot_accuracy
     from onepass.bench.runs import run_all
+    from onepass.bench.teachers import run_taught
 
     listen(quiet=json)
     if plot is not None:
         check_plot(plot)
-    runs = plan(suite, split_names(methods), seeds, overrides or (), split_names(without), trust)
-    summary = summarise(run_all(runs, output, jobs, progress()))
+    runs = plan(suite, split_names(methods), seeds, overrides or (), split_names(without), trust, vary.split())
+    run = run_taught if share_teachers else run_all
+    summary = summarise(run(runs, output, jobs, progress(), limit))
     if plot is not None:
         plot_accuracy(summary, plot)
     if json:
@@ -74,7 +90,10 @@ def accuracy(
             f"{low:+.2f} to {high:+.2f}" if low is not None else "",
             f"{row['at_or_above']} of {len(row['tasks'])}" if "at_or_above" in row else "", f"{row['seconds']:.0f}",
         )  # fmt: skip
-    show(f"{summary['suite']}, test, mean over {seeds} seeds", made)
+    shared = ", which share their teachers: they differ less than by themselves" if share_teachers else ""
+    show(f"{summary['suite']}, test, mean over {seeds} seeds{shared}", made)
+    if (done := sum(row["seeds"] for row in summary["rows"])) < len(runs):
+        show(f"{done} of {len(runs)} runs are done. The same command goes on.")
     for row in summary["rows"]:
         for mean in row.get("trust", ()):
             show(*(f"{row['method']}: {line}" for line in in_words(mean)))

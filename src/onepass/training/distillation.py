@@ -208,8 +208,8 @@ def _ask(teacher: Model, examples: Examples, asked: Sequence[int]) -> list[Array
 
 def cache_folder() -> Path:
     """Where answers of teachers are kept between trainings."""
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "onepass" / "teachers"
+    base = os.environ.get("ONEPASS_CACHE") or f"{os.environ.get('XDG_CACHE_HOME') or '~/.cache'}/onepass"
+    return Path(base).expanduser() / "teachers"
 
 
 def _key(folder: Path, sets: Sequence[TaskSet], pupils: dict[int, int], all_texts: bool) -> str:

@@ -26,7 +26,7 @@ from onepass.training.finetuning import JointFolder, copies_of, joint_record, se
 from onepass.training.loop import Trainer
 from onepass.training.options import TrainOptions, check_train, train_options
 from onepass.training.sets import read_sets
-from onepass.training.teachers import forget_teachers, own_teachers, teachers_wanted
+from onepass.training.teachers import forget_teachers, own_teachers, teachers_wanted, tell_of_teachers
 
 CHECKS = (check_method, check_kinds, check_served, check_train)
 
@@ -71,7 +71,8 @@ def train(
         )
         checkpoints = Checkpoints(output, key, options.checkpoint_every_s)
     again = partial(train, resume=resume, progress=progress)
-    count = teachers_wanted(options, method, len(sets), device_of(options))
+    count = teachers_wanted(options, method.teachers, len(sets), device_of(options))
+    tell_of_teachers(options, method.teachers, len(sets), device_of(options))
     with ExitStack() as stack:
         if output is not None:
             stack.enter_context(alone(output))

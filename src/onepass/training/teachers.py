@@ -19,9 +19,9 @@ from typing import Any
 
 from onepass.atomic import verify
 from onepass.errors import OnepassError
-from onepass.methods import Method
 from onepass.tasks import MethodChoice, TaskFile
 from onepass.training.options import LEAST_EFFORT, DistillOptions, TrainOptions
+from onepass.training.presets import with_preset
 
 log = logging.getLogger(__name__)
 RECIPE = DistillOptions(teachers=[], weight=0.5, temperature=1.0, all_texts=True, others=8, others_weight=3.0)
@@ -32,20 +32,22 @@ ALONE = {"encoder_rate": 5e-5, "head_rate": 5e-4, "sampler": "square_root", "bat
 ALONE_EFFORT = 0.5
 
 
-def teachers_wanted(options: TrainOptions, method: Method, num_tasks: int, device: str) -> int:
-    """How many teachers to train first: those asked for, else what the method is best with, where that is bearable."""
+def teachers_wanted(options: TrainOptions, best: int, num_tasks: int, device: str) -> int:
+    """How many teachers to train first: those asked for, else what the method is `best` with, where it is bearable."""
     if options.teachers is not None:
         return options.teachers
-    if options.distill is not None or num_tasks < 2 or not method.teachers:
-        return 0
-    if device == "cpu":
+    return 0 if options.distill is not None or num_tasks < 2 or device == "cpu" else best
+
+
+def tell_of_teachers(options: TrainOptions, best: int, num_tasks: int, device: str) -> None:
+    """Say that a training on a CPU could have teachers, where one on a GPU has some."""
+    count = teachers_wanted(options, best, num_tasks, "cuda")
+    if options.teachers is None and device == "cpu" and count:
         log.info(
-            "trained without teachers, as always on a CPU unless asked for: train.teachers=%d takes %d times as long "
-            "and is often worth half a point or more",
-            method.teachers, method.teachers + 1,
+            "trained without teachers, as always on a CPU unless asked for: train.teachers=%d takes about %d times as "
+            "long and is often worth half a point or more",
+            count, count + 2,  # the model itself goes over the rows longer too
         )  # fmt: skip
-        return 0
-    return method.teachers
 
 
 @contextmanager
@@ -70,19 +72,28 @@ def own_teachers(
 def _trained(
     train: Callable[..., Any], file: TaskFile, key: str, options: TrainOptions, count: int, folder: Path
 ) -> DistillOptions:
-    total = count + options.task_teachers
-    places = [folder / f"{key[:16]}-{number}" for number in range(total)]
-    for number, place in enumerate(places):
+    files = [one for some in teacher_files(file, options, count) for one in some]
+    places = [folder / f"{key[:16]}-{number}" for number in range(len(files))]
+    for number, (teacher, place) in enumerate(zip(files, places, strict=True)):
         if not _finished(place):
-            log.info("teacher %d of %d", number + 1, total)
-            seed = (options.seed + NEXT_SEED * (number + 1)) % 2**32
-            chosen = file.train | {"teachers": 0, "task_teachers": 0, "finetune": None, "seed": seed}
-            update: dict[str, Any] = {"train": chosen}
-            if number >= count:
-                chosen |= ALONE | {"effort": max(LEAST_EFFORT, ALONE_EFFORT * options.effort)}
-                update = {"train": chosen, "method": MethodChoice(name="single")}
-            train(file.model_copy(update=update), place)
+            log.info("teacher %d of %d", number + 1, len(files))
+            train(teacher, place)
     return replace(RECIPE, teachers=[str(place) for place in places])
+
+
+def teacher_files(file: TaskFile, options: TrainOptions, count: int) -> tuple[list[TaskFile], list[TaskFile]]:
+    """The trainings of the teachers: `count` like the model's own with other seeds, and those of each task alone."""
+    chosen = {key: value for key, value in with_preset(file.train).items() if key != "preset"}
+    chosen |= {"teachers": 0, "task_teachers": 0, "finetune": None}
+    alone = chosen | ALONE | {"effort": max(LEAST_EFFORT, ALONE_EFFORT * options.effort)}
+    seeds = [(options.seed + NEXT_SEED * (number + 1)) % 2**32 for number in range(count + options.task_teachers)]
+    return (
+        [file.model_copy(update={"train": chosen | {"seed": seed}}) for seed in seeds[:count]],
+        [
+            file.model_copy(update={"train": alone | {"seed": seed}, "method": MethodChoice(name="single")})
+            for seed in seeds[count:]
+        ],
+    )
 
 
 def teachers_folder(output: Path) -> Path:
