@@ -50,7 +50,7 @@ def test_a_task_is_taken_out_and_the_last_one_stays(folder: Path) -> None:
     change(folder, "remove", "tone")
     after = probed(onepass.load(folder, engine=True, threads=1))
     assert after.keys() == before.keys() - {"tone"}
-    assert len(set(map(len, PROBES))) == 16 and all(len(answers) == 16 for answers in after.values())
+    assert len(set(map(len, PROBES))) == 8 and all(len(answers) == 8 for answers in after.values())
     assert max(largest_change(before[name], after[name]) for name in after) <= 1e-5
     verify(folder)
     assert "tone" not in (folder / "README.md").read_text()

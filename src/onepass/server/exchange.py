@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 CHANGES = ("install", "remove")
 TEXT = "late goal decides the cup, and the council votes on 3 new roads for schools: why not 4? " * 4
-PROBES = [TEXT[n : 2 * n] for n in (3, 6, 9, 13, 17, 22, 28, 35, 43, 52, 62, 74, 88, 105, 130, 170)]
-TOGETHER = 4  # of them in a pass
+PROBES = [TEXT[n : 2 * n] for n in (6, 13, 22, 35, 52, 74, 105, 170)]
+TOGETHER = 2  # of them in a pass: requests wait for it
 
 
 class Elsewhere(OnepassError):

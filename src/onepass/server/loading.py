@@ -19,7 +19,7 @@ from onepass.server.priority import aside, gently, settle
 from onepass.server.served import PAUSE, Served
 from onepass.server.versions import restore
 
-SHORT_PAUSE = 1  # between the passes of a proof, for which somebody waits
+SHORT_PAUSE = 2  # between the passes of a proof, for which somebody waits
 
 
 class Loading:
