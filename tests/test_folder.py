@@ -94,6 +94,17 @@ def test_loaded_a_model_answers_as_before_to_the_last_bit(encoder: Path, tmp_pat
     assert verify(tmp_path / "again") == verify(tmp_path / "model")
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_files_that_are_overwritten_change_nothing_in_a_loaded_model(encoder: Path, tmp_path: Path, method: str):
+    build(encoder, method).save(tmp_path / "model")
+    loaded = onepass.load(tmp_path / "model")
+    before = logits(loaded)
+    for weights in (tmp_path / "model").rglob("*.safetensors"):
+        data = weights.read_bytes()
+        weights.write_bytes(data[: len(data) // 2] + bytes(len(data) - len(data) // 2))  # the same file, as cp does
+    assert all(np.array_equal(a, b) for a, b in zip(logits(loaded), before, strict=True))
+
+
 def test_options_of_the_method_come_back(encoder: Path, tmp_path: Path):
     model = build(encoder, "readers", depth=1, tokens=3)
     model.save(tmp_path / "model")

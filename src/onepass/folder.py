@@ -113,9 +113,9 @@ def load_model(source: str | Path) -> Model:
     files = model_files(folder)
     config = read_config(folder)
     try:
-        encoder = build_encoder(
-            EncoderConfig.from_dict(config["encoder"]["config"]), _load(folder / "encoder.safetensors")
-        )
+        # Copies: the file is mapped, and whoever writes another model over it would change the one that is in use.
+        weights = {name: tensor.clone() for name, tensor in _load(folder / "encoder.safetensors").items()}
+        encoder = build_encoder(EncoderConfig.from_dict(config["encoder"]["config"]), weights)
         tokenizer = Tokenizer.load(folder / "tokenizer.json", config["encoder"]["max_length"])
         choice = MethodChoice(**config["method"])
         method = make_method(choice.name, encoder, choice.options)

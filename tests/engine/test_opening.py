@@ -97,11 +97,21 @@ def test_a_damaged_task_is_said_and_the_engine_before_goes_on(folder: Path, tmp_
     known = engine.predict("a vote")
     weights = changed / "tasks" / "spam" / "weights.safetensors"
     data = weights.read_bytes()
-    weights.unlink()  # a mapped file is replaced, never written to
     weights.write_bytes(data[:-4] + b"\xff\xff\xff\xff")
     with pytest.raises(FolderError, match="was changed"):
         engine.reopened()
     write_manifest(changed)
     with pytest.raises(FolderError, match="not finite"):
         engine.reopened()
+    assert engine.predict("a vote") == known
+
+
+def test_files_that_are_overwritten_change_nothing_for_an_engine_that_runs(folder: Path, tmp_path: Path) -> None:
+    changed = Path(shutil.copytree(folder, tmp_path / "changed"))
+    engine = Engine(changed, 1)
+    known = engine.predict("a vote")
+    for weights in changed.rglob("*.safetensors"):
+        data = bytearray(weights.read_bytes())
+        data[len(data) // 2 :] = bytes(len(data) - len(data) // 2)
+        weights.write_bytes(data)  # into the same file, as cp does
     assert engine.predict("a vote") == known

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import mmap
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +24,19 @@ Weights = dict[str, np.ndarray]
 
 
 def read_weights(path: Path) -> Weights:
-    """The tensors of a file by their names. The arrays are the file itself, mapped, and are not to be written to."""
+    """The tensors of a file by their names."""
     try:
         with path.open("rb") as file:
-            # Not read into memory, which took longer than all else: several engines also share what is mapped.
-            raw = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY), np.uint8)
-    except ValueError as error:  # of an empty file
+            # Not the file itself, mapped: who copies another model over it would change the answers of an engine that
+            # runs, or end its process. In pages of its own, which go back to the system with the last of the arrays.
+            if not (length := os.fstat(file.fileno()).st_size):
+                raise ValueError("it is empty")
+            pages = mmap.mmap(-1, length, access=mmap.ACCESS_COPY)
+            with suppress(AttributeError, OSError):  # where there are such: a third of the time
+                pages.madvise(mmap.MADV_HUGEPAGE)
+            file.readinto(pages)
+            raw = np.frombuffer(pages, np.uint8)
+    except ValueError as error:
         raise FolderError(f"{path} is damaged: {error}") from error
     except OSError as error:
         raise FolderError(f"{path} cannot be read: {error.strerror or error}.") from error
