@@ -178,6 +178,21 @@ def test_conflicts_name_every_row_of_the_text(tmp_path: Path) -> None:
     assert "labels 1 text differently from row to row in train" in one(found, "conflicts").found
 
 
+def test_a_text_with_other_words_marked_is_another_question(tmp_path: Path) -> None:
+    marked = [(f"{n} the man saw the dog as it ran", "it", who, n % 2) for n in range(60) for who in ("man", "dog")]
+    marked += [
+        ("0 The man saw the  dog as it ran", "it", "man", 1),
+        ("1 the man saw the dog as it ran", "it", "dog", 1),
+    ]
+    path = table(tmp_path / "wsc.csv", marked, ("text", "one", "other", "label"))
+    asked = ("0 the man saw the dog as it ran", "the", "it", 1), ("1 the man saw the dog as it ran", "it", "man", 0)
+    test = table(tmp_path / "test.csv", asked, ("text", "one", "other", "label"))
+    found = report({"kind": "words", "options": {"words": ["one", "other"]}, "train": path, "test": test})
+    assert one(found, "duplicates").rows == (121, 122)
+    assert one(found, "conflicts").rows == (1, 121)
+    assert "has 2 of 2 rows of test in train too, 1 of them with another label" in one(found, "leakage").found
+
+
 def test_negative_numbers_conflict_too(tmp_path: Path) -> None:
     path = table(tmp_path / "n.csv", [*rows(300, (1, 2)), ("same", -1), ("same", -2)])
     assert one(report({"kind": "regression", "train": path}), "conflicts").rows == (301, 302)

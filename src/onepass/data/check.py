@@ -168,18 +168,18 @@ def _check_rows(split: SplitRows, labels: tuple[str, ...]) -> Iterator[Finding]:
         found = f"has {texts} of more than {split.max_characters:,} characters in {split.name}"
         advice = "Their ends are not read: cut them yourself, or raise train.max_length."
         yield split.warning("long text", found, advice, split.long)
-    order = np.lexsort((split.rows, split.hashes))
-    repeated = order[1:][split.hashes[order][1:] == split.hashes[order][:-1]]
+    order = np.lexsort((split.rows, split.questions))
+    repeated = order[1:][split.questions[order][1:] == split.questions[order][:-1]]
     if len(repeated):
         times = numbered(len(repeated), "row")
         found = f"repeats the text of an earlier row, case and space aside, in {times} of {split.name}"
         yield split.warning("duplicates", found, "Keep one of each.", split.rows[repeated])
-    order = np.lexsort((split.answers, split.hashes))
-    hashes, answers = split.hashes[order], split.answers[order]
-    conflicts = np.unique(hashes[1:][(hashes[1:] == hashes[:-1]) & (answers[1:] != answers[:-1])])
+    order = np.lexsort((split.answers, split.questions))
+    questions, answers = split.questions[order], split.answers[order]
+    conflicts = np.unique(questions[1:][(questions[1:] == questions[:-1]) & (answers[1:] != answers[:-1])])
     if len(conflicts):
         found = f"labels {numbered(len(conflicts), 'text')} differently from row to row in {split.name}"
-        rows = split.rows[np.isin(split.hashes, conflicts)]
+        rows = split.rows[np.isin(split.questions, conflicts)]
         yield split.warning("conflicts", found, "Decide on one label for each, or remove them.", rows)
 
 

@@ -17,9 +17,9 @@ def leak(train: SplitRows, other: SplitRows) -> Iterator[Finding]:
     known = np.isin(other.hashes, train.hashes)
     if not known.any():
         return
-    # A hash of text and answer together; the factor is odd, so no bit of the answer is lost.
-    one, two = (split.hashes ^ (split.answers * np.uint64(0x9E3779B97F4A7C15)) for split in (other, train))
-    changed = int((known & ~np.isin(one, two)).sum())
+    # A hash of question and answer together; the factor is odd, so no bit of the answer is lost.
+    one, two = (split.questions ^ (split.answers * np.uint64(0x9E3779B97F4A7C15)) for split in (other, train))
+    changed = int((np.isin(other.questions, train.questions) & ~np.isin(one, two)).sum())
     found = f"has {int(known.sum()):,} of {numbered(len(other), 'row')} of {other.name} in train too"
     if changed:
         found += f", {changed:,} of them with another label"

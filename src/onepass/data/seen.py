@@ -1,4 +1,4 @@
-"""What a check keeps of the rows it has seen: of each two 64-bit hashes and its number, 24 bytes in all."""
+"""What a check keeps of the rows it has seen: of each three 64-bit hashes and its number, 32 bytes in all."""
 
 from array import array
 from collections.abc import Iterable, Iterator
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from onepass.data.examples import text_hash
 from onepass.data.files import RowFaults
 from onepass.data.findings import Finding
+from onepass.data.items import Item
 from onepass.data.reading import Reader, Row
 from onepass.tasks import Task
 
@@ -71,7 +72,7 @@ class SplitRows:
         self.broken = BrokenRows(path)
         self.labels: dict[str, RowCount] = {}
         self.answer = ""  # of the first row
-        self._hashes, self._answers, self._rows = array("Q"), array("Q"), array("Q")
+        self._hashes, self._questions, self._answers, self._rows = (array("Q") for _ in range(4))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -100,15 +101,17 @@ class SplitRows:
         if any(len(text) > self.max_characters for text in item.texts):
             self.long.add(number)
         self._hashes.append(text_hash(item.texts))
+        self._questions.append(_question(item) if kind.points == "marks" else self._hashes[-1])
         self._answers.append(hash(answer) % 2**64)
         self._rows.append(number)
 
     def freeze(self) -> None:
         """Makes arrays of what was gathered, when the last row is read."""
         self.hashes: Hashes = np.array(self._hashes, np.uint64)  # (N,)
+        self.questions: Hashes = np.array(self._questions, np.uint64)  # (N,) equal for equal texts with equal marks
         self.answers: Hashes = np.array(self._answers, np.uint64)  # (N,) equal for equal labels or numbers
         self.rows: Hashes = np.array(self._rows, np.uint64)  # (N,)
-        self._hashes, self._answers, self._rows = array("Q"), array("Q"), array("Q")
+        self._hashes, self._questions, self._answers, self._rows = (array("Q") for _ in range(4))
 
     def finding(
         self,
@@ -127,3 +130,9 @@ class SplitRows:
         if isinstance(rows, RowCount):
             return self.finding("warning", sort, found, advice, rows.first, rows.count)
         return self.finding("warning", sort, found, advice, np.sort(rows)[:SHOWN], len(rows))
+
+
+def _question(item: Item) -> int:
+    """A hash of the texts and of which words of them are marked; like that of a text, it is blind to case and space."""
+    marked = [part for text, start, end in item.marks for part in (item.texts[text][:start], item.texts[text][:end])]
+    return text_hash((*item.texts, *marked))
