@@ -51,6 +51,9 @@ def set_threshold(model: Model, number: int, value: Any) -> None:
     model.tasks[number] = _fitted(task.model_copy(update={"options": options}), thresholds=None)
     model.kinds[number] = make_kind(model.tasks[number])
     model.records[number].pop("thresholds", None)
+    scores = model.records[number].get("scores", {})
+    if "without_thresholds" in scores:
+        model.records[number]["scores"] = {"validation": scores["without_thresholds"]}
 
 
 def trust(task: Task, kind: Kind, logits: Any, rows: Examples) -> dict[str, Any]:

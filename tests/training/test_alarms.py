@@ -10,7 +10,7 @@ import pytest
 from onepass.data.items import Reading
 from onepass.heads import make_kind
 from onepass.tasks import Task
-from onepass.training import run
+from onepass.training import evaluate, run
 
 STILL = ["head_rate=0", "token_rate=0", "encoder_rate=0"]
 
@@ -74,6 +74,24 @@ def test_what_helps_several_tasks_is_said_once(news: Path, caplog: pytest.LogCap
         model = run.train(news, overrides=STILL, progress=False)
     assert len(model.training_record["alarms"]) == 2
     assert caplog.text.count("no better than") == 2 and caplog.text.count("class_weights") == 1
+
+
+def test_thresholds_count_in_what_is_recorded_and_in_alarms(news: Path):
+    """With halves no label is ever given; with thresholds of their own they are."""
+    rows = "\n".join(f'{{"text": "the match {n}", "topic": {["[]", "[]", "[1]", "[2]"][n % 4]}}}' for n in range(60))
+    news.with_name("topics.jsonl").write_text(rows)
+    tasks = "tasks:\n  topics: {kind: multilabel, train: topics.jsonl, validation: 0.5, text: text, label: topic}\n"
+    news.write_text(re.sub(r"(?s)tasks:.*?(?=^\w|\Z)", tasks, news.read_text(), flags=re.MULTILINE))
+    model = run.train(news, overrides=STILL, progress=False)
+    (alarm,) = model.training_record["alarms"]
+    assert "for rare labels use threshold: {best: f1}; train longer" in alarm["message"]
+    model = run.train(news, overrides=[*STILL, "tasks.topics.threshold={best: f1}"], progress=False)
+    recorded = model.records[0]["scores"]
+    assert recorded["validation"]["score"] == evaluate(model, split="validation")["average"] > 0
+    assert [found["score"] for found in model.training_record["alarms"]] == [recorded["validation"]["score"]]
+    assert recorded["without_thresholds"]["score"] == alarm["score"] == 0
+    model.set_threshold("topics", None)
+    assert model.records[0]["scores"] == {"validation": recorded["without_thresholds"]}
 
 
 def test_a_task_that_learned_is_no_alarm(news: Path):

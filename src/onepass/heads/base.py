@@ -102,6 +102,8 @@ class Kind:
     """Whether the text may be given as a list of words"""
     blank_advice: ClassVar[str] = ""
     """What to tell who leaves the label's cell blank, for kinds where that is easily meant otherwise than it is read"""
+    rare_advice: ClassVar[str] = ""
+    """What to tell whose rare labels are not learned, as a part of a sentence"""
     filler: ClassVar[float] = 0
     """What stands in the targets of a batch in the places that a row does not have"""
     windows = Windows()

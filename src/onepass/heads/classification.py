@@ -41,6 +41,7 @@ class Classification(Kind):
 
     metrics = {"accuracy": accuracy, "macro_f1": macro_f1, "f1": f1, "matthews": matthews, "f1a": f1, **GROUPED}
     special_metrics = ("f1a", *GROUPED)
+    rare_advice = "for rare labels use class_weights: balanced or another metric"
 
     def __init__(
         self,

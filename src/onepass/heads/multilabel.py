@@ -107,6 +107,7 @@ class Multilabel(Kind):
         says nothing about the task; the list [] says that none of the labels fits.
     """
 
+    rare_advice = "for rare labels use threshold: {best: f1}"
     blank_advice = "A blank cell says nothing about a row: write [] where none of the labels fits."
     metrics = {"macro_f1": macro_f1, "micro_f1": micro_f1, "subset_accuracy": subset_accuracy}
 

@@ -27,7 +27,7 @@ from onepass.tasks import make_task
 from onepass.training.average import RunningMean
 from onepass.training.best import Best
 from onepass.training.cache import TextCache, multiplies_halves
-from onepass.training.evaluation import as_logits, scores_of
+from onepass.training.evaluation import as_logits, score_decisions, scores_of
 from onepass.training.optimizer import PlainAdamW, parameter_groups, rate_at, set_rates
 from onepass.training.options import TrainOptions
 from onepass.training.sets import TaskSet, fingerprint, read_set
@@ -142,7 +142,9 @@ def train_task(model: Model, item: TaskSet, options: AddOptions, progress: bool 
                 parameter.requires_grad_(id(parameter) not in before)
             adding = Adding(model, item, options, progress)
             adding.run()
-            settle(model, number, adding.validation_logits(), item.validation)
+            logits = adding.validation_logits()
+            settle(model, number, logits, item.validation)
+            score_decisions(model, number, logits, item.validation)
     except BaseException:
         if len(model.tasks) > number:
             model.discard(number)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from onepass.model import Model
-from onepass.training.baseline import read_baseline
+from onepass.training.baseline import compared_score, read_baseline
 from onepass.training.options import Criterion, SelectOptions, TrainOptions
 from onepass.training.sets import TaskSet
 
@@ -34,7 +34,7 @@ def under_floor(model: Model, select: Criterion | SelectOptions) -> list[dict[st
     alarms = []
     baseline = read_baseline(select.baseline, model.names)
     for name, record in zip(model.names, model.records, strict=True):
-        score = record.get("scores", {}).get("validation", {}).get("score")
+        score = compared_score(record)
         if score is None or baseline[name] - score <= select.floor:
             continue
         message = (
@@ -58,8 +58,8 @@ def no_better_than_one_answer(model: Model, sets: Sequence[TaskSet]) -> list[dic
         message = (
             f"{task.name}: {found['metric']} {found['score']:.1f} on {len(item.validation)} validation rows is no "
             f"better than the same answer for every text ({baseline:.1f}). Look at its rows (onepass check); give it "
-            "more room with weight: 3 in its task or train.sampler=uniform; for rare labels use class_weights: "
-            "balanced or another metric; train longer; or leave the task out."
+            f"more room with weight: 3 in its task or train.sampler=uniform; {kind.rare_advice}"
+            f"{'; ' if kind.rare_advice else ''}train longer; or leave the task out."
         )
         alarms.append({"task": task.name, "score": found["score"], "baseline": baseline, "message": message})
     return alarms

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,15 @@ def read_baseline(source: str, names: Sequence[str]) -> dict[str, float]:
     return {name: found[name] for name in names}
 
 
+def compared_score(record: Mapping[str, Any]) -> float | None:
+    """A task's validation score as checkpoints are compared by it: before thresholds were chosen."""
+    scores = record.get("scores", {})
+    found: Mapping[str, Any] = scores.get("without_thresholds") or scores.get("validation", {})
+    return found.get("score")
+
+
 def _of_folder(path: Path) -> dict[str, float]:
-    scores = {task["name"]: task.get("scores", {}).get("validation", {}).get("score") for task in read_tasks(path)}
+    scores = {task["name"]: compared_score(task) for task in read_tasks(path)}
     return {name: float(score) for name, score in scores.items() if score is not None}
 
 

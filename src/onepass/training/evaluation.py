@@ -75,6 +75,18 @@ def scores_of(task: Task, kind: Kind, logits: Any, rows: Examples) -> dict[str, 
     return {"metric": metric, "score": scores[metric], "rows": len(logits), **scores}
 
 
+def score_decisions(model: Model, number: int, logits: Any, rows: Examples) -> None:
+    """Put into a task's record what it reaches on its validation rows with its thresholds, which came after its scores.
+
+    What it reached without them, by which checkpoints were compared, is kept beside it.
+    """
+    task, scores = model.tasks[number], model.records[number].get("scores", {})
+    if task.options.get("threshold") is None or "validation" not in scores:
+        return
+    without = {"without_thresholds": scores["validation"]} if task.fitted.get("thresholds") else {}
+    model.records[number]["scores"] = {"validation": scores_of(task, model.kinds[number], logits, rows), **without}
+
+
 def average(results: Mapping[str, Mapping[str, Any]]) -> float:
     """The mean of the tasks' own metrics."""
     return float(np.mean([result["score"] for result in results.values()]))

@@ -32,7 +32,7 @@ from onepass.training.cache import MOST_IN_MEMORY, TextCache
 from onepass.training.checkpoint import Checkpoints, StageState
 from onepass.training.device import make_accelerator
 from onepass.training.distillation import Teaching
-from onepass.training.evaluation import all_logits, score_tasks
+from onepass.training.evaluation import all_logits, score_decisions, score_tasks
 from onepass.training.findings import findings_of
 from onepass.training.history import history_record, spoken
 from onepass.training.losses import TaskLosses
@@ -113,6 +113,7 @@ class Trainer:
         # In full precision, as the model will answer.
         for number, logits in all_logits(self.model, {n: item.validation for n, item in enumerate(self.sets)}).items():
             settle(self.model, number, logits, self.sets[number].validation)
+            score_decisions(self.model, number, logits, self.sets[number].validation)
         self.used.gather(self.accelerator)
         self.model.training_record = {
             "options": asdict(self.options),

@@ -12,7 +12,7 @@ from onepass.errors import ConfigError, listed, unknown
 from onepass.heads import make_kind, options_of_kind
 from onepass.heads.thresholds import Rule, read_threshold
 from onepass.model import Model
-from onepass.training.evaluation import all_logits, learned_from_all, validation_rows
+from onepass.training.evaluation import all_logits, learned_from_all, score_decisions, validation_rows
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +39,8 @@ def set_thresholds(model: Model, names: Sequence[str] | None, value: Any, data: 
         model.records[number]["version"] = model.records[number].get("version", 1) + 1
     for number, logits in (all_logits(model, rows) if rows else {}).items():
         choose_thresholds(model, number, logits, rows[number])
+        if data is None:
+            score_decisions(model, number, logits, rows[number])
     return numbers
 
 
