@@ -51,9 +51,9 @@ def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
 class Edit:
     """The next version of a folder with a manifest: new files are written to `draft`, the others stay as they were."""
 
-    def __init__(self, folder: Path, draft: Path):
+    def __init__(self, folder: Path, draft: Path, check: bool = True):
         self.folder, self.draft = folder, draft
-        self.before: dict[str, str] = verify(folder)
+        self.before: dict[str, str] = verify(folder) if check else listed_files(folder)
         """The manifest's files and their sha256 as they are"""
         self.after: dict[str, str] | None = None
         """As they will be, once the draft is complete"""
@@ -79,11 +79,12 @@ class Edit:
 
 
 @contextmanager
-def edit_folder(path: Path) -> Iterator[Edit]:
+def edit_folder(path: Path, *, check: bool = True) -> Iterator[Edit]:
     """Change a folder that has a manifest: at the end of the block it is the new one, after an error the old one.
 
     Nothing that stays is copied: the new folder shares its files with the old one (hard links), and nothing is ever
-    written to a file that is there already. One process at a time can change a folder.
+    written to a file that is there already. One process at a time can change a folder. A damaged one is refused, unless
+    none of its listed files stays, and `check` says so.
     """
     path = path.resolve()  # where a link leads: the link itself is left alone
     with locked(path):
@@ -91,7 +92,7 @@ def edit_folder(path: Path) -> Iterator[Edit]:
             shutil.rmtree(left, ignore_errors=True)  # of a process that was killed: the lock is ours
         draft = draft_of(path).with_suffix(".edit")
         try:
-            edit = Edit(path, draft)
+            edit = Edit(path, draft, check)
             draft.mkdir()
             shutil.copymode(path, draft)
             yield edit

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from onepass.atomic import verify, write_manifest
 from onepass.errors import ConfigError, FolderError
-from onepass.living import remove_task
+from onepass.living import remove_task, rename_task
 from onepass.server.folder import revision_of
 from onepass.server.versions import KEPT, keep, kept, place_of, restore
 
@@ -55,3 +56,35 @@ def test_a_damaged_version_is_not_taken_back(folder: Path) -> None:
     with pytest.raises(FolderError, match="is damaged"):
         restore(folder)
     assert revision_of(folder) == now
+
+
+def test_a_damaged_folder_is_mended_by_a_version_of_it(folder: Path) -> None:
+    first = keep(folder)
+    remove_task(folder, "tone")
+    second = keep(folder)
+    (folder / "config.json").unlink()
+    with pytest.raises(FolderError, match="is damaged"):
+        verify(folder)
+    assert restore(folder, second) == second
+    verify(folder)
+    (folder / "config.json").unlink()
+    assert restore(folder) == first
+    verify(folder)
+    with pytest.raises(ConfigError, match="is there already"):
+        restore(folder, first)
+
+
+def test_files_that_somebody_laid_into_the_folder_stay(folder: Path) -> None:
+    keep(folder)
+    remove_task(folder, "tone")
+    (folder / "notes.txt").write_text("ours")
+    restore(folder)
+    assert (folder / "notes.txt").read_text() == "ours"
+
+
+def test_a_version_comes_back_under_its_own_revision_whatever_its_tasks_are_called(folder: Path) -> None:
+    rename_task(folder, "tone", "topic-2")  # between topic and topic/ in one order of names, behind them in another
+    write_manifest(folder)
+    first = keep(folder)
+    remove_task(folder, "topic-2")
+    assert restore(folder, first) == first

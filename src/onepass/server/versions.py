@@ -65,9 +65,14 @@ def keep(folder: Path) -> str:
 
 
 def restore(folder: Path, revision: str | None = None) -> str:
-    """Put a kept version in the folder's place; by default the one before. Returns its revision."""
+    """Put a kept version in the folder's place; by default the one before. Returns its revision.
+
+    The folder may be damaged: then the version that it was can be taken back, too.
+    """
     now = revision_of(folder)
-    known = [name for name in kept(folder) if name != now]
+    known = [name for name in kept(folder) if name != now or (name == revision and not _is_whole(folder))]
+    if revision == now and now not in known:
+        raise ConfigError(f"Revision {now} is there already.")
     if not known:
         raise ConfigError("There is no other version to take back.")
     revision = revision or known[-1]
@@ -75,9 +80,20 @@ def restore(folder: Path, revision: str | None = None) -> str:
         raise ConfigError(unknown("revision", revision, known))
     source = place_of(folder) / revision
     files = verify(source)
-    with edit_folder(folder) as edit:
+    with edit_folder(folder, check=False) as edit:
         edit.drop(*edit.before)
         for name in files:
             share(source / name, edit.draft / name)
+        edit.complete()
+        (edit.draft / MANIFEST).unlink()
+        share(source / MANIFEST, edit.draft / MANIFEST)  # another order of the same files would be another revision
     os.utime(source)
     return revision_of(folder)
+
+
+def _is_whole(folder: Path) -> bool:
+    try:
+        verify(folder)
+    except FolderError:
+        return False
+    return True
