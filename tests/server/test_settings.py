@@ -3,9 +3,11 @@
 from dataclasses import fields
 from pathlib import Path
 
+import pytest
 import typer
 
 from onepass.cli.app import app
+from onepass.errors import ConfigError
 from onepass.server.settings import Settings
 
 
@@ -27,3 +29,9 @@ def test_the_environment_sets_what_flags_set(tmp_path: Path) -> None:
     assert found.exit_code == 2 and "--port is 70000" in found.output
     found = CliRunner().invoke(app, ["serve", str(Path(__file__))])
     assert found.exit_code == 2 and "is a file. A model is a folder" in found.output
+
+
+def test_what_goes_from_one_number_to_another_is_held_to_both() -> None:
+    with pytest.raises(ConfigError, match=r"(?s)--change-nice is 20; possible: a number from 0 to 19.*--abstain-below"):
+        Settings(abstain_below=50, change_nice=20).check(authenticated=False)
+    Settings(abstain_below=1, change_nice=19).check(authenticated=False)

@@ -10,8 +10,8 @@ from typing import Any
 from onepass.errors import ConfigError
 
 
-def _flag(default: Any, text: str, least: float | None = None) -> Any:
-    return field(default=default, metadata={"help": text, "least": least})
+def _flag(default: Any, text: str, least: float | None = None, most: float = float("inf")) -> Any:
+    return field(default=default, metadata={"help": text, "least": least, "most": most})
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ class Settings:
     start_s: float = _flag(120.0, "Seconds a worker has to load the model.", 1)
     drain_s: float = _flag(25.0, "Seconds that requests under way have after SIGTERM.", 0)
     change_nice: int = _flag(
-        19, "How far changes of tasks step back for those who ask: 0, not at all, to 19, only time left over.", 0
+        19, "How far changes of tasks step back for those who ask: 0, not at all, to 19, only time left over.", 0, 19
     )
     watch: bool = _flag(True, "Take over a new version of the model folder when one appears.")
-    abstain_below: float = _flag(0.0, "Mark answers less probable than this as abstentions.", 0)
+    abstain_below: float = _flag(0.0, "Mark answers less probable than this, of 1, as abstentions.", 0, 1)
     moderation: str = _flag("", "What /v1/moderations flags: TASK=LABEL,TASK=LABEL; by default tasks of two labels.")
     quiet: bool = _flag(False, "No line a request on stderr.")
 
@@ -59,9 +59,10 @@ class Settings:
         """Raise one ConfigError with what cannot be."""
         faults = []
         for item in fields(self):
-            least, value = item.metadata["least"], getattr(self, item.name)
-            if least is not None and not least <= value < float("inf"):
-                faults.append(f"--{item.name.replace('_', '-')} is {value}; possible: a number from {least:g}.")
+            least, most, value = item.metadata["least"], item.metadata["most"], getattr(self, item.name)
+            if least is not None and not (least <= value <= most and value < float("inf")):
+                to = f" to {most:g}" if most < float("inf") else ""
+                faults.append(f"--{item.name.replace('_', '-')} is {value}; possible: a number from {least:g}{to}.")
         if not 0 <= self.port < 65536:
             faults.append(f"--port is {self.port}; possible: 0 to 65535.")
         if not is_loopback(self.host) and not authenticated:
