@@ -86,3 +86,11 @@ def test_a_model_that_cannot_be_loaded_is_the_users_to_mend(start: Callable[...,
     assert server.process.wait(60) == 2
     assert "is no model folder" in server.log.read_text()
     assert "Traceback" not in server.log.read_text()
+
+
+def test_a_server_that_ends_while_it_loads_has_no_error_to_tell(start: Callable[..., Any]) -> None:
+    server = start()
+    server.until(lambda: "Loading" in server.log.read_text() and server.workers())
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(30) == 0
+    assert "error" not in server.log.read_text()

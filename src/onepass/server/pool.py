@@ -23,6 +23,7 @@ from onepass.errors import OnepassError
 from onepass.server.batcher import Batcher
 from onepass.server.child import Generation, Worker
 from onepass.server.folder import revision_of
+from onepass.server.priority import CORES
 from onepass.server.replies import Refused
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ ever new pieces. Smaller blocks of their own would cost a tenth of the speed in 
 TICK_S, PROBE_S, FRESH_S = 0.1, 1.0, 5.0
 RETIRED = "a newer version took over"
 REST_S = 5.0  # that a change waits for a worker that has the version before
+MOMENT = 3  # looks at the folder, a second apart
 STALLED_S = 1.0  # between two looks at the workers, after which the server itself stood still
 BACK_OFF_S = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
@@ -65,6 +67,8 @@ class Pool:
         self._closed = False
         self._read: tuple[tuple[bytes, int], Tokenizer] | None = None
         self._seen, self._tries, self._next_try = "", 0, 0.0
+        self._unread = 0
+        """How often in a row the folder could not be read"""
         self._judge_after = 0.0
         """No worker is found silent before this: the server did not listen"""
         self.draining = False
@@ -100,7 +104,7 @@ class Pool:
     @property
     def threads(self) -> int:
         """Threads of a worker."""
-        return self.settings.threads or max(1, (os.cpu_count() or 1) // self.settings.workers)
+        return self.settings.threads or max(1, (len(CORES) or os.cpu_count() or 1) // self.settings.workers)
 
     def environment(self) -> dict[str, str]:
         """Of workers and of those that change the folder."""
@@ -245,6 +249,8 @@ class Pool:
             self.adopt(Generation(facts, self._tokenizer(facts)), [worker])
 
     def _failed(self, error: Exception) -> None:
+        if self._closed:  # it did not fail: the server ends
+            return
         self.failures += 1
         self.refused = str(error)
         self._not_before = time.monotonic() + BACK_OFF_S[min(self.failures, len(BACK_OFF_S) - 1)]
@@ -353,8 +359,12 @@ class Pool:
         """Take over what somebody put into the folder; one that was refused is tried again, ever more rarely."""
         try:
             revision = revision_of(self.folder)
-        except OnepassError:
-            return  # away for a moment, or for good: what is loaded serves on
+        except OnepassError as error:  # away for a moment, or for good: what is loaded serves on
+            self._unread += 1
+            if self._unread == MOMENT:
+                log.warning("what is loaded serves on, but no worker could be replaced: %s", error)
+            return
+        self._unread = 0
         if self.current is None or revision == self.current.revision:
             self._seen, self._tries = revision, 0
         elif not self.hold and not self._replacing.locked() and time.monotonic() >= self._next_try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -46,6 +47,8 @@ class Service:
 
     def __init__(self, folder: Path, settings: Settings, keys: Keyring, admin_keys: Keyring):
         self.folder, self.settings, self.keys, self.admin_keys = folder, settings, keys, admin_keys
+        # As it was given: where a link leads to may change, and who asks by this name goes on asking.
+        self.name = Path(os.path.abspath(folder)).name
         self.metrics = Metrics()
         self.batcher = Batcher(settings, self.metrics)
         self.pool = Pool(folder, settings, self.batcher)
@@ -54,10 +57,6 @@ class Service:
             self.pool.adopted = self.changes.remember
         self.metrics.watch(self.batcher, self.pool)
         self.started = time.time()
-
-    @property
-    def name(self) -> str:
-        return self.folder.resolve().name
 
     def generation(self) -> Generation:
         """The version that serves now."""
