@@ -1,8 +1,10 @@
 """Tasks taught, installed, removed and taken back on a live server, while somebody keeps asking."""
 
+import errno
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -15,8 +17,11 @@ from typing import Any
 import pytest
 
 import onepass
+from onepass import living
 from onepass.atomic import write_manifest
 from onepass.server.admin import csv_rows
+from onepass.server.changes import scratch
+from onepass.server.replies import Refused
 
 ROWS = [{"text": f"good match {n}", "label": "glad"} for n in range(12)]
 ROWS += [{"text": f"bad vote {n}", "label": "sad"} for n in range(12)]
@@ -135,6 +140,61 @@ def test_what_cannot_be_changed_is_refused_and_nothing_changes(live: Any) -> Non
     assert live.request("DELETE", "/tasks/nothing")[0] == 404
     assert live.post("/rollback", {"revision": "../../etc"})[0] == 404
     assert live.get("/info")[1]["revision"] == revision
+
+
+def test_no_room_for_what_was_sent_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(**_: Any) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(Refused, match="there is no space left on the disk") as told, scratch() as place:
+        full()
+    assert told.value.status == 507 and not place.exists()
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    with pytest.raises(Refused, match="there is no space left on the disk"), scratch():
+        pass
+
+
+def test_the_log_says_which_change_it_was_and_of_rows_nothing(live: Any) -> None:
+    live.post("/rollback", {"revision": live.get("/info")[1]["revision"]})
+    rows = {"rows": [{"text": "a secret", "label": "secret"}], "options": {"epochs": 1}}
+    put(live, "/tasks/lone?wait=1", json.dumps(rows).encode(), "application/json")
+    log = live.log.read_text()
+    assert re.search(r"^warning: change \d+, rollback: failed after \S+ s: Revision \w+ is there already\.$", log, re.M)
+    assert re.search(r"^warning: change (\d+), learn lone: failed after \S+ s: GET /jobs/\1 says why$", log, re.M)
+    assert "secret" not in log
+
+
+def test_a_server_that_is_about_to_end_begins_no_change(start: Any, served: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(served, tmp_path / "model"))
+    server = start(folder, environment={"ONEPASS_ADMIN_KEY": "a key"}).wait()
+    body = json.dumps({"rows": ROWS}).encode()
+    head = f"PUT /tasks/mood HTTP/1.1\r\nHost: localhost\r\nX-API-Key: a key\r\nContent-Length: {len(body)}\r\n"
+    with server.raw() as connection:
+        connection.sendall(head.encode() + b"Content-Type: application/json\r\n\r\n" + body[:9])
+        server.until(lambda: server.counter("onepass_coroutines") > 0)
+        time.sleep(0.3)
+        server.process.send_signal(signal.SIGTERM)
+        server.until(lambda: "Stopping" in server.log.read_text())
+        connection.sendall(body[9:])
+        assert connection.recv(10_000).startswith(b"HTTP/1.1 503")
+    assert server.process.wait(30) == 0
+    assert "warning" not in server.log.read_text() and "error" not in server.log.read_text()
+
+
+def test_a_link_that_leads_elsewhere_later_keeps_its_name(start: Any, served: Path, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        shutil.copytree(served, tmp_path / name)
+    living.remove_task(tmp_path / "two", "tone")
+    (tmp_path / "now").symlink_to("one")
+    server = start(tmp_path / "now").wait()
+    (tmp_path / "next").symlink_to("two")
+    (tmp_path / "next").replace(tmp_path / "now")
+    server.until(lambda: "tone" not in task_names(server))
+    assert server.predict("goal")[1]["model"] == server.get("/info")[1]["name"] == "now"
+    assert server.get("/v2/models/now")[0] == 200
+    shutil.move(tmp_path / "two", tmp_path / "away")
+    server.until(lambda: "no worker could be replaced" in server.log.read_text())
+    assert server.predict("goal")[0] == 200
 
 
 def test_a_task_is_installed_and_removed_under_load(live: Any) -> None:

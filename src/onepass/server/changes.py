@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from onepass.atomic import reason
 from onepass.errors import OnepassError
 from onepass.server.exchange import CHANGES, Elsewhere
 from onepass.server.folder import Unstable, revision_of
@@ -72,6 +73,8 @@ class Changes:
 
     def begin(self, change: str, name: str | None = None, files: Path | None = None, **facts: Any) -> Job:
         """Ask for a change; `files` is a folder of the job's own, deleted when it is over."""
+        if self.pool.draining:
+            raise Refused(503, "stopping", "The server is about to end. Nothing was changed.")
         if sum(not job.over.is_set() for job in self.jobs.values()) >= MOST_WAITING:
             raise Refused(429, "busy", f"{MOST_WAITING} changes wait already. Try again later.", retry_s=5)
         job = Job(next(self._numbers), change, name)
@@ -98,6 +101,9 @@ class Changes:
                 job.state, job.message = "failed", refused.message
             except OnepassError as error:
                 job.state, job.message = "failed", str(error)
+            except asyncio.CancelledError:
+                job.state, job.message = "failed", "The server ended."
+                raise
             except BaseException:
                 job.state, job.message = "failed", "A fault in the server."
                 raise
@@ -107,7 +113,7 @@ class Changes:
                 job.over.set()
                 if files is not None:
                     shutil.rmtree(files, ignore_errors=True)
-                log.info("%s of a task: %s after %.1f s", job.change, job.state, job.seconds)
+                log.log(logging.WARNING if job.state == "failed" else logging.INFO, "%s", _line(job))
 
     def remember(self) -> None:
         """Keep the version that serves now, whoever put it there, so that it can be taken back later."""
@@ -195,12 +201,27 @@ class Changes:
             task.cancel()
 
 
+def _line(job: Job) -> str:
+    """What the log says of a change that is over."""
+    line = (
+        f"change {job.number}, {job.change}{f' {job.name}' if job.name else ''}: {job.state} after {job.seconds:.1f} s"
+    )
+    if job.state != "failed":
+        return line
+    # What is wrong with rows may repeat a piece of them, and no text comes into a log.
+    return f"{line}: {f'GET /jobs/{job.number} says why' if job.change == 'learn' else job.message}"
+
+
 @contextlib.contextmanager
 def scratch() -> Iterator[Path]:
     """A new folder for what a job needs; the job deletes it, or whoever fails before there is one."""
-    place = Path(tempfile.mkdtemp(prefix="onepass-"))
+    place = None
     try:
+        place = Path(tempfile.mkdtemp(prefix="onepass-"))
         yield place
-    except BaseException:
-        shutil.rmtree(place, ignore_errors=True)
+    except BaseException as error:
+        if place is not None:
+            shutil.rmtree(place, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise Refused(507, "no_room", f"What was sent cannot be kept here: {reason(error)}.") from error
         raise

@@ -52,8 +52,9 @@ _STATUSES = {
     422: "Wrong",
     429: "Overloaded, or over budget; Retry-After says when to try again",
     500: "The model failed on a text",
-    503: "The model is being loaded",
+    503: "The model is being loaded, or the server is about to end",
     504: "Too late",
+    507: "No room for what was sent",
 }
 ERRORS: dict[int | str, Schema] = {status: _json(ERROR, text) for status, text in _STATUSES.items()}
 ANSWER = _object(
