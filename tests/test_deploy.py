@@ -55,6 +55,9 @@ def test_the_images_install_what_exists_and_do_not_run_as_root(name: str) -> Non
     exposed = dict(found)["EXPOSE"]
     assert settings["ONEPASS_PORT"] == exposed and f":{exposed}/readyz" in dict(found)["HEALTHCHECK"]
     assert json.loads(dict(found)["ENTRYPOINT"]) == ["onepass", "serve"]  # no shell between us and SIGTERM
+    # A mount keeps the folder it was made of, which is another one after the first change of the model.
+    (place, model) = re.findall(r"-v \S+:(/\w+)(?::ro)? -e ONEPASS_MODEL=(\S+)", (DEPLOY / name).read_text())[0]
+    assert Path(model).parent == Path(place)
 
 
 def test_kubernetes_asks_the_right_routes_and_waits_long_enough() -> None:
@@ -73,6 +76,11 @@ def test_kubernetes_asks_the_right_routes_and_waits_long_enough() -> None:
     mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
     assert mounts.keys() == {volume["name"] for volume in pod["volumes"]}
     assert environment["ONEPASS_MODEL"].startswith(mounts["models"] + "/")
+    # Of a service NAME every pod has NAME_PORT=tcp://..., unless it does without.
+    assert f"{service['metadata']['name'].upper()}_PORT" not in KNOWN or pod["enableServiceLinks"] is False
+    # Who scrapes by annotation sends no key.
+    metadata = deployment["spec"]["template"]["metadata"]
+    assert "ONEPASS_API_KEY" not in environment or "prometheus.io/scrape" not in metadata.get("annotations", {})
     assert pod["securityContext"]["runAsNonRoot"] and container["securityContext"]["readOnlyRootFilesystem"]
 
 
