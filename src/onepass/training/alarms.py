@@ -19,10 +19,13 @@ LEAST_ROWS = 10
 def find_alarms(model: Model, sets: Sequence[TaskSet], options: TrainOptions) -> list[dict[str, Any]]:
     """The tasks of a trained model that ended badly, each with what can be done."""
     alarms = [*no_better_than_one_answer(model, sets), *under_floor(model, options.select)]
-    problems = [alarm["message"].partition(". ") for alarm in alarms]
-    for problem, _, _ in problems:
-        log.warning("%s.", problem)
-    for advice in dict.fromkeys(advice for _, _, advice in problems):  # once for all tasks that it is for
+    problems: dict[str, list[str]] = {}  # by the advice, which is said once for all tasks that it is for
+    for alarm in alarms:
+        problem, _, advice = alarm["message"].partition(". ")
+        problems.setdefault(advice, []).append(problem)
+    for advice, own in problems.items():
+        for problem in own:
+            log.warning("%s.", problem)
         log.warning("%s", advice)
     return alarms
 
