@@ -212,7 +212,7 @@ def test_a_share_without_rows_is_said(loaded: Model, tmp_path: Path):
 
 def test_a_task_without_any_file_is_said(loaded: Model, tmp_path: Path):
     text = "tasks:\n  topic: {text: text, label: topic}\n"
-    with pytest.raises(DataError, match="'topic'"):
+    with pytest.raises(DataError, match="'topic' names no validation file, and no training file"):
         evaluate(loaded, write(tmp_path / "eval.yaml", text))
 
 

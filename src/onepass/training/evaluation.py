@@ -213,6 +213,10 @@ def rows_of(model: Model, number: int, given: Task, split_name: str) -> Examples
             f"was trained on {len(task.text)} ({', '.join(task.text)}). Give as many."
         )
     if split_name == "validation" and isinstance(given.validation, float):
+        if given.train is None:
+            raise DataError(
+                f"Task {task.name!r} names no validation file, and no training file to take a share of. Give one of them."
+            )
         every = read_examples(given, path_of(given, "train"), kind, model.tokenizer, task.labels)
         train, rows = split_rows(every, given.validation, SPLIT_SEED)
         if not len(rows):
