@@ -216,6 +216,14 @@ def test_a_task_without_any_file_is_said(loaded: Model, tmp_path: Path):
         evaluate(loaded, write(tmp_path / "eval.yaml", text))
 
 
+def test_overrides_that_nothing_reads_are_refused(loaded: Model, news: Path):
+    for file in (None, read_task_file(news)):
+        with pytest.raises(ConfigError, match="overrides go with the path of a task file"):
+            evaluate(loaded, file, overrides=["tasks.topic.metric=macro_f1"])
+    with pytest.raises(ConfigError, match="overrides go with the path of a task file"):
+        onepass.train(read_task_file(news), overrides=["epochs=2"])
+
+
 def test_an_unknown_split_is_refused(loaded: Model):
     with pytest.raises(ConfigError, match="Unknown split 'tets'"):
         evaluate(loaded, split="tets")

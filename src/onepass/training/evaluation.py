@@ -160,6 +160,8 @@ def validation_rows(model: Model, numbers: Sequence[int], data: Path | None = No
 def tasks_of(model: Model, file: str | Path | TaskFile | None, overrides: Sequence[str] = ()) -> dict[str, Task]:
     """The model's tasks as a task file gives them (see `as_given`), or as they were trained."""
     known = {task.name: task for task in model.tasks}
+    if overrides and (file is None or isinstance(file, TaskFile)):
+        raise ConfigError("overrides go with the path of a task file. Give one, or give them to read_task_file.")
     if file is None:
         return known
     if not isinstance(file, TaskFile):
@@ -215,7 +217,7 @@ def rows_of(model: Model, number: int, given: Task, split_name: str) -> Examples
     if split_name == "validation" and isinstance(given.validation, float):
         if given.train is None:
             raise DataError(
-                f"Task {task.name!r} names no validation file, and no training file to take a share of. Give one of them."
+                f"Task {task.name!r} names no validation file, and no training file to take a share of. Give one."
             )
         every = read_examples(given, path_of(given, "train"), kind, model.tokenizer, task.labels)
         train, rows = split_rows(every, given.validation, SPLIT_SEED)

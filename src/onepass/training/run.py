@@ -47,6 +47,8 @@ def train(
     """
     if not isinstance(file, TaskFile):
         file = read_task_file(file, overrides, checks=CHECKS)
+    elif overrides:
+        raise ConfigError("overrides go with the path of a task file; this one is read. Give them to read_task_file.")
     elif faults := [fault for check in CHECKS for fault in check(file)]:
         raise ConfigError(listed(faults))
     if output is not None:
