@@ -31,6 +31,8 @@ def test_other_forms_are_found_if_asked_for() -> None:
     with pytest.raises(ValueError, match=r"marks 'begin', which is not in 'It began early \.'"):
         Words(words="word").item(PAIR, row)
     assert marked(Words(words="word", match="form"), PAIR, row) == [(0, "began"), (1, "begin")]
+    with pytest.raises(ValueError, match=r"or give its characters \[start, end\]\.$"):  # form was tried
+        marked(Words(words="word", match="form"), PAIR, {**row, "word": "zebra"})
     assert find_form("She carried it out", "carry out") == (4, 14)
 
 

@@ -112,9 +112,10 @@ class Words(Classification):
             begin = begins[number]
         found = self.find(text, word, begin)
         if found is None:
+            advice = "; match: form looks for other forms of the word" if self.find is find_text else ""
             raise ValueError(
                 f"marks {word!r}, which is not in {shown(text)}. Write it as it stands there, or give its characters "
-                "[start, end]; match: form looks for other forms of the word."
+                f"[start, end]{advice}."
             )
         return found
 
