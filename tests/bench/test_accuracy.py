@@ -2,6 +2,9 @@
 
 import json
 import shutil
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -109,3 +112,26 @@ def test_a_run_that_says_more_than_a_pipe_holds_comes_to_its_end(
     running = Running(Talkative("news.yaml", "readers", 0), "abc", tmp_path / "lines" / "run")
     running.process.wait(timeout=60)
     assert running.line() == {"average": 1, "holds": "abc"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are looked for in /proc")
+def test_a_bench_that_is_told_to_end_ends_its_trainings(suite: Path, tmp_path: Path) -> None:
+    given = ["--suite", str(suite), "--methods", "readers", "--seeds", "1", "-o", str(tmp_path / "lines.jsonl")]
+    command = [sys.executable, "-m", "onepass", "bench", "accuracy", *given, "train.epochs=100000"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as bench:
+        children = Path(f"/proc/{bench.pid}/task/{bench.pid}/children")
+        while not (found := children.read_text().split()):
+            assert bench.poll() is None
+            time.sleep(0.1)
+        bench.terminate()
+        assert bench.wait(timeout=60) == 143
+        assert bench.stderr is not None and bench.stderr.read().endswith("Stopped.\n")
+    assert not any(runs(child) for child in found)
+
+
+def runs(process: str) -> bool:
+    """Whether a process still computes; one that has ended may wait for somebody to ask how."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

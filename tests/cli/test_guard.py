@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,24 @@ def test_a_missing_package_is_named_with_what_to_install(package, extra):
 def test_ctrl_c_exits_with_130():
     result = outcome(KeyboardInterrupt())
     assert (result.exit_code, result.stderr) == (130, "Stopped.\n")
+
+
+def test_sigterm_ends_a_command_as_ctrl_c_does():
+    app, before = typer.Typer(pretty_exceptions_enable=False), signal.getsignal(signal.SIGTERM)
+    put_away = []
+
+    @app.command()
+    @guarded
+    def wait() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(30)
+        finally:
+            put_away.append(True)
+
+    result = CliRunner().invoke(app)
+    assert (result.exit_code, result.stderr, put_away) == (143, "Stopped.\n", [True])
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_our_own_faults_exit_with_1_and_show_no_traceback():

@@ -3,7 +3,7 @@
 0  done
 1  a fault in onepass itself
 2  something for the user to mend: one message, no traceback (ONEPASS_DEBUG=1 shows it)
-130  stopped with Ctrl-C        141  nobody reads our output any more
+130  stopped with Ctrl-C        141  nobody reads our output any more        143  told to end (SIGTERM)
 """
 
 import errno
@@ -11,9 +11,12 @@ import functools
 import io
 import logging
 import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import typer
@@ -25,6 +28,10 @@ from onepass.extras import advice
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: a command ends as with Ctrl-C, and what it has begun, processes and files, is put away."""
+
+
 def guarded(command: Callable[..., None]) -> Callable[..., None]:
     """The command with every error turned into a message on stderr and an exit code."""
 
@@ -32,13 +39,14 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
     def run(*args: Any, **kwargs: Any) -> None:
         _prepare()
         try:
-            command(*args, **kwargs)
+            with _ending():
+                command(*args, **kwargs)
             sys.stdout.flush()
         except (typer.Exit, typer.Abort, typer.BadParameter):
             raise
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stop:
             say("Stopped.")
-            raise typer.Exit(130) from None
+            raise typer.Exit(143 if isinstance(stop, Terminated) else 130) from None
         except Exception as error:  # noqa: BLE001  no traceback for a user, whatever it was
             _drop_stdout()
             if isinstance(error, BrokenPipeError):
@@ -76,6 +84,24 @@ def explained(error: Exception, command: str) -> tuple[str, int]:
         "Please report it with what ONEPASS_DEBUG=1 shows when you run the command again.",
         1,
     )
+
+
+@contextmanager
+def _ending() -> Iterator[None]:
+    """Let SIGTERM raise, within the block, in place of ending the process at once; as a container's first process it
+    would not even end."""
+    if threading.current_thread() is not threading.main_thread():  # only that one may say what signals do
+        yield
+        return
+
+    def end(*_: object) -> None:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
 
 
 def _prepare() -> None:
