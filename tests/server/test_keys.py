@@ -22,6 +22,7 @@ def test_a_key_is_found_by_its_hash_in_either_header(tmp_path: Path) -> None:
     path.write_text(f"# who may ask\n{line} 500\n\nbob {hash_of('b').hex()}\n")
     ring = Keyring.read(path)
     assert key not in path.read_text()
+    assert ring.find({"authorization": f"bearer {key}"}) is not None  # its spelling does not matter in HTTP
     found = ring.find({"authorization": f"Bearer {key}"})
     assert found is not None and (found.name, found.tokens_per_s) == ("ann", 500)
     assert ring.find({"x-api-key": "b"}) is ring.keys[1]

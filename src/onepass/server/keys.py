@@ -88,7 +88,8 @@ class Keyring:
 
     def find(self, headers: Mapping[str, str]) -> Key | None:
         """The key in a request's headers; all keys are compared, each in constant time."""
-        given = headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
+        scheme, _, rest = (authorization := headers.get("authorization", "")).partition(" ")
+        given = headers.get("x-api-key") or (rest.strip() if scheme.lower() == "bearer" else authorization)
         hashed = hash_of(given)
         found = None
         for key in self.keys:
