@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import tracemalloc
 from contextlib import suppress
 
@@ -169,6 +170,8 @@ def test_a_file_that_is_not_there(write, tmp_path):
     assert "There is no folder" in fault(tmp_path / "none" / "train.csv")
     assert "is a folder" in fault(path.parent)
     assert "There is no file" in fault(tmp_path / "a\0b.csv")
+    os.mkfifo(tmp_path / "pipe.csv")
+    assert "pipe.csv is no file that can be read more than once" in fault(tmp_path / "pipe.csv")
 
 
 def test_a_header_without_rows_has_columns_and_no_chunks(write, tmp_path):

@@ -257,6 +257,19 @@ def test_outputs_that_differ_in_their_ending_have_rejects_of_their_own(toy, tmp_
         assert len(rows_of(tmp_path / f"out.{ending}.rejects.jsonl")) == count
 
 
+def test_the_file_that_a_link_leads_to_is_written(toy, tmp_path):
+    source, place = tmp_path / "in.csv", tmp_path / "elsewhere"
+    source.write_text('text\na\n""\n')
+    place.mkdir()
+    for name in ("out.csv", "bad.jsonl"):
+        (tmp_path / name).symlink_to(place / name)
+    job = toy.job(source, tmp_path / "out.csv", rejects=tmp_path / "bad.jsonl")
+    assert job.journal.folder.parent == place.resolve()
+    job.run()
+    assert sorted(path.name for path in place.iterdir()) == ["bad.jsonl", "out.csv"]
+    assert (tmp_path / "out.csv").is_symlink() and (tmp_path / "bad.jsonl").is_symlink()
+
+
 def test_a_named_reject_file_is_written_even_if_nothing_is_rejected(toy, tmp_path):
     path, rejects = tmp_path / "in.csv", tmp_path / "bad.csv"
     path.write_text("text\ngoal\n")

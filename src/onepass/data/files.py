@@ -97,6 +97,10 @@ def format_of(path: Path) -> Format:
     if path.is_dir():
         raise DataError(f"{path} is a folder. Give a data file.")
     if not path.is_file():
+        if path.exists():
+            raise DataError(
+                f"{path} is no file that can be read more than once. Write what comes from it to a file first."
+            )
         raise DataError(f"There is no file {path}.{similar(path)}")
     ending = path.suffix.lower()
     if ending not in FORMATS:

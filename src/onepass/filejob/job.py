@@ -57,9 +57,15 @@ def rejects_beside(output: Path) -> Path:
     return output.with_name(f"{output.name}.rejects.jsonl")
 
 
+def behind_link(path: Path) -> Path:
+    """The file that a link leads to, which is written; the link itself is left alone."""
+    return path.resolve() if path.is_symlink() else path
+
+
 def check_paths(source: Path, output: Path, rejects: Path | None, *, overwrite: bool, spreadsheet_safe: bool) -> None:
     """Raise if an output cannot be written, before any work is done."""
-    named = [(output, ENDINGS), (rejects or rejects_beside(output), ENDINGS[:-1])]
+    output = behind_link(output)
+    named = [(output, ENDINGS), (behind_link(rejects or rejects_beside(output)), ENDINGS[:-1])]
     for path, endings in named:
         if path.suffix.lower() not in endings:
             raise ConfigError(f"{path} cannot be written. Possible endings: {', '.join(endings)}.")
@@ -99,6 +105,7 @@ class FileJob:
         overwrite: bool = False,
     ):
         check_paths(source, output, rejects, overwrite=overwrite, spreadsheet_safe=spreadsheet_safe)
+        output, rejects = behind_link(output), behind_link(rejects) if rejects else None
         self.model, self.path, self.output, self.rejects = model, source, output.absolute(), rejects
         self.asked: dict[str, Any] = {"tasks": tasks, "text": text, "prefix": prefix}
         self.spreadsheet_safe, self.overwrite = spreadsheet_safe, overwrite
