@@ -155,6 +155,16 @@ def test_a_task_is_taught_and_tried(page: Any, live: Any) -> None:
     assert any(task["name"] == "feeling" for task in live.get("/tasks")[1]["tasks"])
 
 
+def test_a_version_that_took_over_meanwhile_is_named(page: Any, live: Any) -> None:
+    archive = live.request("GET", "/tasks/topic/archive")[1]
+    assert live.request("PUT", "/tasks/another", archive, {"Content-Type": "application/zip"})[0] == 200
+    page.locator("#text").fill("good match")
+    page.locator("#text").press("Control+Enter")
+    sync_api.expect(page.locator("#answers article:visible h2").filter(has_text="another")).to_have_count(1)
+    sync_api.expect(page.locator("#state")).to_contain_text(live.get("/info")[1]["revision"])
+    assert live.request("DELETE", "/tasks/another")[0] == 200
+
+
 def test_it_fits_a_phone_in_the_dark(live: Any, browser: Any) -> None:
     context = browser.new_context(viewport=PHONE, color_scheme="dark", has_touch=True, is_mobile=True)
     page = context.new_page()

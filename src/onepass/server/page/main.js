@@ -66,6 +66,11 @@ $("theme").addEventListener("click", () => {
 });
 if (localStorage.getItem("onepass-theme")) document.documentElement.dataset.theme = localStorage.getItem("onepass-theme");
 
+// Whoever may change tasks can do so while the page is open.
+async function keepUp(answer) {
+  if (answer.revision !== info.revision) await refresh();
+}
+
 async function refresh() {
   [info, { tasks }] = await Promise.all([call("/info"), call("/tasks")]);
   $("model").textContent = info.name;
@@ -96,6 +101,7 @@ onSubmit($("try-form"), async () => {
   if (!$("second-box").hidden && $("second").value) inputs.push([$("text").value, $("second").value]);
   if (!tasks.some((task) => task.texts === 1)) inputs.shift();
   const answer = await call("/predict", { method: "POST", body: { inputs } });
+  await keepUp(answer);
   const found = Object.assign({}, ...answer.results.map((result) => result.tasks || {}));
   const fault = answer.results.find((result) => result.error);
   if (fault) throw new Problem(500, fault.error.message);
@@ -132,6 +138,7 @@ function compared(name, left, right) {
 
 onSubmit($("compare-form"), async () => {
   const answer = await call("/predict", { method: "POST", body: { inputs: [$("left").value, $("right").value] } });
+  await keepUp(answer);
   const [left, right] = answer.results;
   if (left.error || right.error) throw new Problem(500, (left.error || right.error).message);
   $("compared").hidden = false;
