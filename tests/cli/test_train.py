@@ -159,7 +159,8 @@ def test_of_several_processes_one_warns(run, news, tmp_path, monkeypatch):
     assert (result.exit_code, result.stderr) == (0, "")
 
 
-def test_who_stops_a_training_hears_how_to_go_on(run, news, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("options", "place"), [([], ".model.training"), (["teachers=1"], ".model.teachers")])
+def test_who_stops_a_training_hears_how_to_go_on(run, news, tmp_path, monkeypatch, options, place):
     save = Checkpoints.save
 
     def save_and_stop(*given):
@@ -167,7 +168,7 @@ def test_who_stops_a_training_hears_how_to_go_on(run, news, tmp_path, monkeypatc
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Checkpoints, "save", save_and_stop)
-    result = run("train", news, "-o", tmp_path / "model", "epochs=2", "checkpoint_every_s=0")
+    result = run("train", news, "-o", tmp_path / "model", "epochs=2", "checkpoint_every_s=0", *options)
     assert result.exit_code == 130
-    told = f"The last checkpoint is in {tmp_path / '.model.training'}. To go on, give the same command with --resume.\n"
+    told = f"What is done so far is in {tmp_path / place}. To go on, give the same command with --resume.\n"
     assert result.stderr.endswith(told + "Stopped.\n")

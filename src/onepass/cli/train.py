@@ -38,7 +38,7 @@ def train(
     """
     from onepass import training
     from onepass.tasks import read_task_file
-    from onepass.training.checkpoint import checkpoint_folder
+    from onepass.training.run import left_beside
 
     follows = int(os.environ.get("RANK", 0)) > 0  # of several processes one speaks
     quiet = quiet or follows
@@ -51,8 +51,8 @@ def train(
     try:
         model = training.train(read, output, overwrite=force, resume=resume, progress=progress(quiet))
     except KeyboardInterrupt:
-        if not quiet and (kept := checkpoint_folder(output)).is_dir():
-            say(f"The last checkpoint is in {kept}. To go on, give the same command with --resume.")
+        if not quiet and (kept := left_beside(output)):
+            say(f"What is done so far is in {kept[0]}. To go on, give the same command with --resume.")
         raise
     if not quiet:
         show_scores(model)

@@ -19,14 +19,14 @@ from onepass.methods import check_method, make_method, settle_method
 from onepass.model import Model
 from onepass.served import check_served
 from onepass.tasks import TaskFile, read_task_file
-from onepass.training.checkpoint import Checkpoints, training_key
+from onepass.training.checkpoint import Checkpoints, checkpoint_folder, training_key
 from onepass.training.device import device_of
 from onepass.training.distillation import teach
 from onepass.training.finetuning import JointFolder, copies_of, joint_record, second_stage
 from onepass.training.loop import Trainer
 from onepass.training.options import TrainOptions, check_train, train_options
 from onepass.training.sets import read_sets
-from onepass.training.teachers import forget_teachers, own_teachers, teachers_wanted, tell_of_teachers
+from onepass.training.teachers import forget_teachers, own_teachers, teachers_folder, teachers_wanted, tell_of_teachers
 
 CHECKS = (check_method, check_kinds, check_served, check_train)
 
@@ -101,6 +101,12 @@ def train(
                         left.remove()
             trainer.accelerator.wait_for_everyone()
     return trainer.model
+
+
+def left_beside(output: Path) -> list[Path]:
+    """What a training to this output that was cut short has left for `resume`: checkpoints, a first stage, teachers."""
+    places = checkpoint_folder(output), JointFolder(output, "").folder, teachers_folder(output)
+    return [place for place in places if place.is_dir()]
 
 
 @contextmanager
