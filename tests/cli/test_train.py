@@ -172,3 +172,14 @@ def test_who_stops_a_training_hears_how_to_go_on(run, news, tmp_path, monkeypatc
     assert result.exit_code == 130
     told = f"What is done so far is in {tmp_path / place}. To go on, give the same command with --resume.\n"
     assert result.stderr.endswith(told + "Stopped.\n")
+
+
+def test_the_last_line_asks_what_the_tasks_read(run, news, tmp_path):
+    tasks = news.read_text()
+    news.write_text("".join(line for line in tasks.splitlines(True) if "tone" not in line))
+    assert run("train", news, "-o", tmp_path / "all", "epochs=1").stderr.endswith(f'{tmp_path / "all"} "some text"\n')
+    start, end = tasks.index("  topic:"), tasks.index("  same:")
+    news.write_text(tasks[:start] + tasks[end:])
+    told = run("train", news, "-o", tmp_path / "pairs", "epochs=1").stderr
+    assert told.endswith(f'onepass predict {tmp_path / "pairs"} --pair "one text" "another"\n')
+    assert run("predict", tmp_path / "pairs", "--pair", "one text", "another").exit_code == 0

@@ -56,7 +56,7 @@ def train(
         raise
     if not quiet:
         show_scores(model)
-        say(f'The model is in {output}. Ask it: onepass predict {quote(str(output))} "some text"')
+        say(f"The model is in {output}. Ask it: onepass predict {quote(str(output))} {what_to_ask(model)}")
 
 
 def described(file: TaskFile) -> str:
@@ -77,6 +77,14 @@ def described(file: TaskFile) -> str:
             f"tasks    {len(file.tasks)}: {names if len(names) < 200 else names[:197] + '...'}",
             f"train    {' '.join(f'{key}={value}' for key, value in options.items())}",
         ]
+    )
+
+
+def what_to_ask(model: Model) -> str:
+    """What `onepass predict` can be given, by what the tasks read."""
+    texts = {kind.num_texts(task) for kind, task in zip(model.kinds, model.tasks, strict=True)}
+    return (
+        '"some text"' if 1 in texts else '--pair "one text" "another"' if 2 in texts else "--input FILE --output FILE"
     )
 
 
