@@ -88,3 +88,16 @@ def test_a_version_comes_back_under_its_own_revision_whatever_its_tasks_are_call
     first = keep(folder)
     remove_task(folder, "topic-2")
     assert restore(folder, first) == first
+
+
+def test_a_version_whose_files_were_written_over_is_not_taken_for_what_it_was(folder: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(folder, tmp_path / "other"))
+    remove_task(other, "tone")
+    for _ in range(2):
+        first = keep(folder)
+        shutil.copytree(other, folder, dirs_exist_ok=True)  # into the same files, as cp -r does
+        assert revision_of(folder) != first
+        assert restore(folder, first) == first
+    (folder / "config.json").write_text("{}")
+    with pytest.raises(FolderError, match=r"config\.json was changed"):
+        restore(folder, first)

@@ -47,7 +47,7 @@ def keep(folder: Path) -> str:
     try:
         for name in [*listed_files(folder), MANIFEST]:
             if name != CARD or (folder / name).is_file():  # people may have removed it
-                share(folder / name, draft / name)
+                _take_over(folder / name, draft / name)
         if revision_of(draft) != revision:
             raise Unstable(f"{folder} was replaced while it was kept.")
         try:
@@ -83,12 +83,21 @@ def restore(folder: Path, revision: str | None = None) -> str:
     with edit_folder(folder, check=False) as edit:
         edit.drop(*edit.before)
         for name in files:
-            share(source / name, edit.draft / name)
+            _take_over(source / name, edit.draft / name)
         edit.complete()
-        (edit.draft / MANIFEST).unlink()
-        share(source / MANIFEST, edit.draft / MANIFEST)  # another order of the same files would be another revision
+        # As it was: another order of the same files would be another revision.
+        _take_over(source / MANIFEST, edit.draft / MANIFEST)
     os.utime(source)
     return revision_of(folder)
+
+
+def _take_over(source: Path, target: Path) -> None:
+    """Share a file; copy those that people write into, or that say what the others should be."""
+    if source.name in (CARD, MANIFEST):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, target)
+    else:
+        share(source, target)
 
 
 def _is_whole(folder: Path) -> bool:
