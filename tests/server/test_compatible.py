@@ -10,6 +10,7 @@ import pytest
 from onepass import living
 from onepass.errors import ConfigError
 from onepass.server.compatible import flagged_labels
+from onepass.server.replies import Refused
 from onepass.server.run import serve
 from onepass.server.served import Served
 from onepass.server.settings import Settings
@@ -33,6 +34,19 @@ def test_moderations_answer_as_openai_does(server: Any) -> None:
     score = server.predict("late goal")[1]["results"][0]["tasks"]["topic"]["scores"]["sport"]
     assert result["category_scores"] == pytest.approx({"topic": score}, abs=1e-6)
     assert result["flagged"] is result["categories"]["topic"] is (score > 0.5)
+
+
+def test_a_label_that_should_flag_and_is_gone_is_said(served: Path) -> None:
+    model = Served(served)
+    service: Any = SimpleNamespace(
+        settings=Settings(moderation="topic=sport, mood=sad,"), generation=lambda: SimpleNamespace(tasks=model.tasks)
+    )
+    with pytest.raises(Refused, match="There is no mood=sad any more, which --moderation names"):
+        flagged_labels(service)
+    service.settings = Settings(moderation="topic=sport,")
+    assert flagged_labels(service) == {"topic": ["sport"]}
+    with pytest.raises(ConfigError, match="Unknown task and label 'same=no'"):  # which reads pairs of texts
+        serve(served, Settings(moderation="same=no"), print)
 
 
 def test_tags_of_words_flag_no_text(start: Any, served: Path, tmp_path: Path) -> None:

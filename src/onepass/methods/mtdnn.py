@@ -54,9 +54,11 @@ class MTDNN(Method):
         return text if self.pooler is None else self.pooler(text)
 
     def from_cache(self, cached: Tensor, layout: Layout, asked: Tensor) -> States:
-        tokens = None
-        if self.reading_tokens(asked):
-            tokens = shared_tokens(cached, layout, asked.shape[1])
+        tokens, reading = None, bool(self.reading_tokens(asked))
+        # A cache of texts may be asked tasks that read tokens, for their vectors alone, and one of tokens other tasks.
+        of_tokens = len(cached) > len(layout) or (reading and len(layout.rows) == len(layout))
+        if of_tokens:
+            tokens = shared_tokens(cached, layout, asked.shape[1]) if reading else None
             cached = self.text_vectors(cached, layout)
         vectors = cached.unsqueeze(1).expand(-1, asked.shape[1], -1)  # (B, K, H)
         if self.pooler_of == "task":
