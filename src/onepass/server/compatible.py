@@ -155,10 +155,12 @@ def flagged_labels(service: Service) -> dict[str, list[str]]:
         several = {name: task["labels"] for name, task in single.items() if task.get("several")}
         return {name: task["labels"][1:] for name, task in single.items() if len(task["labels"]) == 2} | several
     chosen: dict[str, list[str]] = {}
-    for part in service.settings.moderation.split(","):
+    for part in filter(str.strip, service.settings.moderation.split(",")):
         name, _, label = (piece.strip() for piece in part.partition("="))
-        if name in single and label in single[name]["labels"]:
-            chosen.setdefault(name, []).append(label)
+        if name not in single or label not in single[name]["labels"]:
+            # Without it, what should be flagged would pass.
+            raise Refused(404, "no_categories", f"There is no {name}={label} any more, which --moderation names.")
+        chosen.setdefault(name, []).append(label)
     return chosen
 
 

@@ -61,7 +61,8 @@ def serve(folder: Path, settings: Settings, say: Callable[[str], None]) -> None:
 
 
 def _check_moderation(text: str, tasks: list[dict[str, Any]]) -> None:
-    known = {f"{task['name']}={label}" for task in tasks if task["scored"] for label in task["labels"]}
+    single = [task for task in tasks if task["scored"] and task["texts"] == 1]
+    known = {f"{task['name']}={label}" for task in single for label in task["labels"]}
     given = [part.strip() for part in text.split(",") if part.strip()]
     if faults := [f"--moderation: {unknown('task and label', part, known)}" for part in given if part not in known]:
         raise ConfigError(listed(faults))
