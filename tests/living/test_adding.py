@@ -182,6 +182,20 @@ def test_the_mean_start_is_the_mean_of_the_others(make_model: MakeModel) -> None
         torch.testing.assert_close(value, wanted)
 
 
+@pytest.mark.parametrize(("method", "options"), [("readers", {}), ("mtdnn", {"pooler": "task"}), ("frozen", {})])
+def test_vectors_are_the_same_whatever_a_cache_was_made_for(
+    method: str, options: dict[str, Any], make_model: MakeModel, item: TaskSet
+) -> None:
+    model = make_model(method, **options)
+    model.add(Task(name="tags", kind="tagging", text="text", label="tags", labels=["O", "B-x"]))
+    model.eval()
+    for tokens in (False, True):
+        texts = TextCache(model.method, item.train, tokens=tokens)
+        for tasks in ([0, 1], [3], [0, 3]):
+            batch, asked, _, states = texts.ask([0, 1, 2], tasks)
+            torch.testing.assert_close(states.vectors, model.method(batch, asked).vectors)
+
+
 def test_the_most_similar_task_is_the_one_that_knows_the_answer(make_model: MakeModel, item: TaskSet) -> None:
     """One task of three has weights with which the labels can be told apart; the others' vectors are constant."""
     model = make_model()
