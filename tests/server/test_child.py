@@ -1,6 +1,7 @@
 """A worker process, seen from the server."""
 
 import asyncio
+import errno
 import gc
 import socket
 import sys
@@ -48,3 +49,27 @@ def test_what_is_left_of_a_worker_does_not_make_the_server_deaf_to_others() -> N
         return sorted(heard)
 
     assert asyncio.run(connections_heard()) == [bytes([number]) for number in range(8)]
+
+
+@pytest.mark.parametrize("what", ["process", "socket"])
+def test_a_worker_that_cannot_be_started_says_why(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Missing(Ending):
+        over = False
+
+        def command(self, descriptor: int) -> list[str]:
+            raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+        def ended(self, worker: Worker) -> None:
+            self.over = True
+
+    async def told(pool: Missing) -> str:
+        worker = Worker(pool)  # type: ignore[arg-type]
+        if what == "socket":
+            monkeypatch.setattr(socket, "socketpair", lambda: pool.command(0))
+        await worker.run()
+        monkeypatch.undo()
+        return str(worker.facts.exception())
+
+    pool = Missing()
+    assert "its process could not be started: Resource temporarily unavailable." in asyncio.run(told(pool))
+    assert pool.over

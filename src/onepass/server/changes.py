@@ -101,6 +101,8 @@ class Changes:
                 job.state, job.message = "failed", refused.message
             except OnepassError as error:
                 job.state, job.message = "failed", str(error)
+            except OSError as error:  # no process, file or memory to be had
+                job.state, job.message = "failed", f"The change could not be made: {reason(error)}."
             except asyncio.CancelledError:
                 job.state, job.message = "failed", "The server ended."
                 raise

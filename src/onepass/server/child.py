@@ -11,6 +11,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from onepass.atomic import reason
 from onepass.encoder.tokenizer import Tokenizer
 from onepass.errors import FolderError
 from onepass.server.batcher import Batch
@@ -74,8 +75,9 @@ class Worker:
 
     async def run(self) -> None:
         """Start the process and listen to it until it ends."""
-        ours, theirs = socket.socketpair()
+        ours = None
         try:
+            ours, theirs = socket.socketpair()
             with theirs:
                 self.process = await asyncio.create_subprocess_exec(
                     *self.pool.command(theirs.fileno()),
@@ -90,11 +92,14 @@ class Worker:
             with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, ValueError):
                 while True:
                     self._hear(*await read_frame(reader))
+        except OSError as error:  # no more processes, files or memory to be had
+            self.why = f"its process could not be started: {reason(error)}"
         finally:
             self.kill(self.why)
             # By its transport: one that still held the number of a closed socket would, when collected as garbage,
             # make the loop deaf to the next connection that gets this number.
-            (self.writer or ours).close()
+            if (end := self.writer or ours) is not None:
+                end.close()
             if self.process is not None:
                 code = await self.process.wait()
                 self.why = f"{self.why} ({f'signal {-code}' if code < 0 else f'code {code}'})"
