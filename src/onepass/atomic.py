@@ -175,7 +175,15 @@ def _exchange(draft: Path, path: Path) -> None:
     if swap is not None and swap(_AT_FDCWD, os.fsencode(draft), _AT_FDCWD, os.fsencode(path), _RENAME_EXCHANGE) == 0:
         return
     aside = draft.with_suffix(".old")
-    os.rename(path, aside)
+    try:
+        os.rename(path, aside)
+    except OSError as error:
+        if error.errno not in (errno.EBUSY, errno.EXDEV):
+            raise
+        words = (
+            "no other folder can take its place where it is a mount or a part of an image: mount the one that holds it"
+        )
+        raise OSError(error.errno, words) from error
     try:
         os.rename(draft, path)
     except OSError:

@@ -62,6 +62,19 @@ def test_a_system_error_is_said_in_words(box: Path, monkeypatch: pytest.MonkeyPa
     assert (box / "large").read_text() == "large"
 
 
+@pytest.mark.parametrize("number", [errno.EBUSY, errno.EXDEV])
+def test_a_folder_that_cannot_be_exchanged_says_why(box: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def refused(*_: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(atomic.ctypes, "CDLL", lambda *_, **__: None)
+    monkeypatch.setattr(os, "rename", refused)
+    with pytest.raises(FolderError, match="mount the one that holds it"), edit_folder(box) as edit:
+        (edit.draft / "large").write_text("changed")
+    monkeypatch.undo()
+    assert (box / "large").read_text() == "large" and os.listdir(box.parent) == ["box"]
+
+
 def test_where_files_cannot_have_two_names_they_are_copied(box: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: Any) -> None:
         raise OSError(errno.EPERM, "Operation not permitted")
