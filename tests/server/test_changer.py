@@ -51,6 +51,16 @@ def test_a_damaged_task_is_refused_and_nothing_changes(folder: Path, archived: P
     assert revision_of(folder) == before
 
 
+def test_a_task_gets_other_labels_only_if_that_is_said(folder: Path, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"text": "a", "label": "x"}\n{"text": "b", "label": "y"}\n')
+    keys = {"train": str(rows), "text": "text", "label": "label"}
+    with pytest.raises(OnepassError, match=r'over HTTP "labels": \[\]'):
+        learn(folder, {"name": "topic", "keys": keys, "options": {}})
+    learn(folder, {"name": "topic", "keys": {**keys, "labels": []}, "options": {}})
+    assert read_json(folder / "tasks" / "topic" / "task.json")["labels"] == ["x", "y"]
+
+
 def test_rows_of_one_label_teach_nothing(folder: Path, tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"text": "a", "label": "x"}\n')

@@ -181,7 +181,7 @@ def _labels_anew(old: Task, task: Task) -> tuple[str, ...]:
         raise DataError(
             f"{source}, column {task.label!r}: none of the labels of task {task.name!r} is there. It has "
             f"{enumerated(old.labels)}; the rows have {enumerated(new)}. Give the right column with --label, or, if "
-            "these are its labels from now on, --replace-labels."
+            'these are its labels from now on, --replace-labels; over HTTP "labels": [].'
         )
     if new:
         log.warning("%s: the rows have new labels, which the task now has too: %s", task.name, enumerated(new))
