@@ -192,6 +192,33 @@ def test_evaluations_come_every_so_many_epochs_and_at_the_end(news: Path, every:
     assert [record["epoch"] for record in model.training_record["history"]] == epochs
 
 
+def test_processes_evaluate_when_all_have_taken_their_step(make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch):
+    """Between two of them one has learned from the round's batches and the other has not: they could decide apart."""
+    monkeypatch.setattr("accelerate.Accelerator.num_processes", 2)
+    trainer = make_trainer(epochs=2, batch_size=8, evaluate_every=0.1)
+    batches = []
+    monkeypatch.setattr(trainer, "evaluate", lambda stage, epoch, state, *_: batches.append(state.batch))
+    trainer.run_stage(trainer.model.method.stages()[0])
+    assert batches == 2 * [2, 4, 6, 8, 9]  # the ninth has no partner and is left out
+
+
+def test_processes_step_at_the_same_rates(make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch):
+    """They share gradients: with another rate each would train a model of its own."""
+    monkeypatch.setattr("accelerate.Accelerator.num_processes", 2)
+    rates: list[list[float]] = [[], []]
+    for process, found in enumerate(rates):
+        monkeypatch.setattr("accelerate.Accelerator.process_index", process)
+        trainer = make_trainer(epochs=2, batch_size=8)
+
+        def step(_: Any, optimizer: Any, *rest: Any, found: list[float] = found) -> bool:
+            found.append(optimizer.param_groups[0]["lr"])
+            return True
+
+        monkeypatch.setattr(trainer, "step", step)
+        trainer.run_stage(trainer.model.method.stages()[0])
+    assert len(rates[0]) == 8 and rates[0] == rates[1]
+
+
 def test_parts_of_an_epoch_do_not_drift(make_trainer: MakeTrainer):
     trainer = make_trainer(batch_size=1, evaluate_every=0.1)
     for item in trainer.sets:

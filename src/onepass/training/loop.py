@@ -169,12 +169,14 @@ class Trainer:
                     state.batch += 1
                     state.rows += count
                     self.done = (state.rows - count / 2) / total
-                    set_rates(optimizer, rate_at(self.done, options.warmup))
+                    if (state.batch - 1) % self.accelerator.num_processes == 0:  # one rate for the steps of a round
+                        set_rates(optimizer, rate_at(self.done, options.warmup))
                     self.take_turn(step, draws, state, losses, stage)
                     bar.update(count)
                     bar.set_postfix_str(f"{self.tokens_per_s:,.0f} tokens/s", refresh=False)
                     # Rows rather than epochs: 3 * 0.1 is more than 0.3.
-                    if state.rows >= state.next_evaluation * sum(sizes) - 1e-6 or state.rows == total:
+                    due = state.rows >= state.next_evaluation * sum(sizes) - 1e-6 or state.rows == total
+                    if due and self.round_is_over(state.batch, len(draws)):
                         state.next_evaluation += options.evaluate_every
                         with state.mean.in_place():
                             self.evaluate(stage, state.rows / sum(sizes), state, losses, bar)
@@ -230,8 +232,7 @@ class Trainer:
     def take_turn(self, step: nn.Module, draws: Draws, state: StageState, losses: TaskLosses, stage: Stage) -> None:
         """Train on a step's rows, if it is this process's turn."""
         index, processes = self.accelerator.process_index, self.accelerator.num_processes
-        last_round = state.batch > len(draws) - len(draws) % processes  # too few for all: they would wait for ever
-        if last_round or (state.batch - 1) % processes != index:
+        if self.has_no_partners(state.batch, len(draws)) or (state.batch - 1) % processes != index:
             return
         started = time.perf_counter()
         rows = draws[state.batch - 1]
@@ -247,6 +248,14 @@ class Trainer:
         state.skipped_in_a_row = 0 if ok else state.skipped_in_a_row + 1
         if state.skipped_in_a_row == MOST_SKIPPED_IN_A_ROW:
             raise self.diverged(rows)
+
+    def has_no_partners(self, batch: int, batches: int) -> bool:
+        """Whether a batch is one of the epoch's last, too few for all processes: they would wait for ever."""
+        return batch > batches - batches % self.accelerator.num_processes
+
+    def round_is_over(self, batch: int, batches: int) -> bool:
+        """Whether every process has taken its step; before, they have different weights and would decide differently."""
+        return batch % self.accelerator.num_processes == 0 or self.has_no_partners(batch, batches)
 
     @property
     def tokens_per_s(self) -> float:
