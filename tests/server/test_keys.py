@@ -29,6 +29,11 @@ def test_a_key_is_found_by_its_hash_in_either_header(tmp_path: Path) -> None:
     assert all(ring.find(headers) is None for headers in ({}, {"x-api-key": key + "x"}, {"authorization": "Bearer "}))
 
 
+def test_a_line_end_behind_a_plain_key_is_no_part_of_it() -> None:
+    assert Keyring.read(None, "a key\n").find({"x-api-key": "a key"}) is not None
+    assert not Keyring.read(None, "\n")
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
