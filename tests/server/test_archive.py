@@ -2,6 +2,7 @@
 
 import io
 import os
+import shutil
 import tarfile
 import zipfile
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from onepass.errors import ConfigError, DataError, FolderError
+from onepass.living import remove_task
+from onepass.server import archive
 from onepass.server.archive import FILES, check_belongs, pack, unpack
 
 MOST = 1_000_000
@@ -43,6 +46,23 @@ def test_a_task_comes_out_as_it_went_in(model: Path, tmp_path: Path) -> None:
     check_belongs(tmp_path / "out", model)
     with pytest.raises(ConfigError, match="Did you mean 'topic'"):
         pack(model, "topc")
+
+
+def test_an_archive_is_of_one_version(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, whole, tried = Path(shutil.copytree(model, tmp_path / "model")), archive._packed, []
+
+    def meanwhile(folder: Path, name: str) -> bytes:
+        tried.append(name)
+        if len(tried) == 1:
+            remove_task(folder, "tone")
+        return whole(folder, name)
+
+    monkeypatch.setattr(archive, "_packed", meanwhile)
+    unpack(pack(folder, "topic"), tmp_path / "out", MOST)
+    assert len(tried) == 2
+    monkeypatch.setattr(archive, "revision_of", lambda _: str(len(tried)))
+    with pytest.raises(FolderError, match="is being changed"):
+        pack(folder, "topic")
 
 
 def test_a_task_of_another_model_is_refused(model: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from onepass.data.files import column_names, read_chunks
-from onepass.errors import DataError, OnepassError
+from onepass.errors import ConfigError, DataError, OnepassError
 from onepass.server.archive import KINDS, pack, unpack
 from onepass.server.body import parse_json, read_body, read_json
 from onepass.server.changes import Changes, Job, scratch
@@ -90,8 +90,10 @@ def add_admin_routes(app: FastAPI, service: Service, changes: Changes) -> None:
         check(request, name)
         try:
             data = await asyncio.to_thread(pack, service.folder, name)
-        except OnepassError as error:
+        except ConfigError as error:
             raise Refused(404, "unknown_task", str(error)) from None
+        except OnepassError as error:
+            raise Refused(409, "refused", str(error)) from None
         return Response(
             data, media_type="application/zip", headers={"content-disposition": f'attachment; filename="{name}.zip"'}
         )

@@ -11,15 +11,17 @@ import json
 import tarfile
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from onepass.atomic import MANIFEST, read_json
 from onepass.contents import read_config
 from onepass.errors import ConfigError, DataError, FolderError, unknown
+from onepass.server.folder import revision_of
 
 FILES = ("task.json", "weights.safetensors", "belongs.json")
-MOST_GROWTH = 100
+MOST_GROWTH, TRIES = 100, 4
 SHARED = ("tokenizer.json", "method.safetensors")
 KINDS = ("application/zip", "application/x-tar", "application/gzip", "application/x-gzip", "application/octet-stream")
 
@@ -36,7 +38,17 @@ def belongs(folder: Path) -> dict[str, Any]:
 
 
 def pack(folder: Path, name: str) -> bytes:
-    """A task of a model folder as an archive."""
+    """A task of a model folder as an archive, all of one version."""
+    for _ in range(TRIES):
+        revision = revision_of(folder)
+        with suppress(FileNotFoundError):  # of a version that is no more there
+            data = _packed(folder, name)
+            if revision_of(folder) == revision:
+                return data
+    raise FolderError(f"{folder} is being changed. Try again.")
+
+
+def _packed(folder: Path, name: str) -> bytes:
     names = [Path(file).parent.name for file in read_json(folder / MANIFEST)["files"] if file.endswith("/task.json")]
     if name not in names:
         raise ConfigError(unknown("task", name, names))
