@@ -14,18 +14,43 @@ import onepass
 FAST = ["head_rate=0.005", "token_rate=0.005", "encoder_rate=0.005", "average=0", "warmup=0", "clip=0"]
 
 
-@pytest.mark.slow
-def test_two_processes_train_one_working_model(news: Path, tmp_path: Path) -> None:
+# The second process comes when the first has begun to train the teacher.
+LATE = """
+import os, sys, time
+from onepass.training import run
+forget = run.forget_teachers
+def forget_late(output):
+    time.sleep(3 * int(os.environ["RANK"]))
+    forget(output)
+run.forget_teachers = forget_late
+run.train(sys.argv[1], sys.argv[2], overrides=["teachers=1", "device=cpu"], progress=False)
+"""
+
+
+def in_two_processes(*arguments: str) -> str:
+    """Runs a script or a module in two processes; what they said on stderr."""
     environment = os.environ | {"PYTHONPATH": str(Path(onepass.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", f"--master_port={port}"]
-    command += ["-m", "onepass", "train", str(news), "-o", str(tmp_path / "model")]
-    command += [*FAST, "epochs=10", "batch_size=4", "sampler=proportional", "device=cpu"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", f"--master_port={port}", *arguments]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
     assert ran.returncode == 0, ran.stderr
-    assert ran.stderr.count("The model is in") == 1  # one of the two speaks
+    return ran.stderr
+
+
+@pytest.mark.slow
+def test_a_late_process_does_not_remove_the_teachers_that_another_began(news: Path, tmp_path: Path) -> None:
+    (tmp_path / "late.py").write_text(LATE)
+    in_two_processes(str(tmp_path / "late.py"), str(news), str(tmp_path / "model"))
+    assert onepass.load(tmp_path / "model").names == ["topic", "tone", "same"]
+
+
+@pytest.mark.slow
+def test_two_processes_train_one_working_model(news: Path, tmp_path: Path) -> None:
+    options = [*FAST, "epochs=10", "batch_size=4", "sampler=proportional", "device=cpu"]
+    said = in_two_processes("-m", "onepass", "train", str(news), "-o", str(tmp_path / "model"), *options)
+    assert said.count("The model is in") == 1  # one of the two speaks
     model = onepass.load(tmp_path / "model")
     answers = model.predict(["late goal wins", "senate vote"], tasks=["topic"])
     assert [answer["topic"].label for answer in answers] == ["sport", "politics"]

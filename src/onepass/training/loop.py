@@ -254,7 +254,7 @@ class Trainer:
         return batch > batches - batches % self.accelerator.num_processes
 
     def round_is_over(self, batch: int, batches: int) -> bool:
-        """Whether every process has taken its step; before, they have different weights and would decide differently."""
+        """Whether every process has taken its step: before, they have different weights and may decide otherwise."""
         return batch % self.accelerator.num_processes == 0 or self.has_no_partners(batch, batches)
 
     @property

@@ -20,7 +20,7 @@ from onepass.model import Model
 from onepass.served import check_served
 from onepass.tasks import TaskFile, read_task_file
 from onepass.training.checkpoint import Checkpoints, checkpoint_folder, training_key
-from onepass.training.device import device_of
+from onepass.training.device import device_of, make_accelerator
 from onepass.training.distillation import teach
 from onepass.training.finetuning import JointFolder, copies_of, joint_record, second_stage
 from onepass.training.loop import Trainer
@@ -82,6 +82,7 @@ def train(
                 forget_teachers(output)
                 for stale in (JointFolder(output, key), second_checkpoints(output, key, options)):
                     stale.remove()
+                make_accelerator(options).wait_for_everyone()  # a late process must not remove what another has begun
         own = stack.enter_context(own_teachers(again, file, key, options, count, output))
         distill = own or options.distill
         teaching = teach(file, sets, tokenizer, distill, device_of(options), keep=own is None) if distill else None
