@@ -181,6 +181,28 @@ def test_a_server_that_is_about_to_end_begins_no_change(start: Any, served: Path
     assert "warning" not in server.log.read_text() and "error" not in server.log.read_text()
 
 
+def test_what_is_not_done_when_a_server_ends_is_said_and_leaves_no_rows(
+    start: Any, served: Path, tmp_path: Path
+) -> None:
+    folder, place = Path(shutil.copytree(served, tmp_path / "model")), tmp_path / "scratch"
+    place.mkdir()
+    server = start(folder, {"ONEPASS_ADMIN_KEY": "a key", "TMPDIR": str(place)}, drain_s=0.2).wait()
+    server.key = "a key"
+    body = json.dumps({"rows": ROWS, "options": {"epochs": 10_000}}).encode()
+    with ThreadPoolExecutor(2) as threads:
+        put(server, "/tasks/first", body, "application/json")
+        asked = threads.submit(put, server, "/tasks/second?wait=1", body, "application/json")
+        server.until(lambda: server.get("/jobs/2")[0] == 200 and server.get("/jobs/1")[1]["state"] == "running")
+        assert len(list(place.glob("onepass-*"))) == 2
+        server.process.send_signal(signal.SIGTERM)
+        status, told = asked.result()
+    assert (status, told["error"]["code"]) == (503, "stopping")
+    assert server.process.wait(30) == 0
+    assert not list(place.glob("onepass-*"))
+    log = server.log.read_text()
+    assert log.count("failed after") == 2 and "Traceback" not in log and " 499 " not in log
+
+
 def test_a_link_that_leads_elsewhere_later_keeps_its_name(start: Any, served: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
         shutil.copytree(served, tmp_path / name)

@@ -189,9 +189,11 @@ class Guard:
                 await (await self._answer(direct, request))(scope, receive, sending)
             else:
                 await self.app(scope, receive, sending)
-        except asyncio.CancelledError:
-            status = status or LEFT
-            raise
+        except asyncio.CancelledError:  # the server ends, and its time to answer is over
+            if status:
+                raise
+            refused = Refused(503, "stopping", "The server ended before there was an answer.")
+            await reply(refused.body(), refused.status, {"connection": "close"})(scope, receive, sending)
         except Exception:  # noqa: BLE001  told and answered by _fault, and raised again by the framework
             pass
         finally:

@@ -81,12 +81,22 @@ class Changes:
         self.jobs[job.number] = job
         for old in [number for number, found in self.jobs.items() if found.over.is_set()][:-REMEMBERED]:
             del self.jobs[old]
-        task = asyncio.create_task(self._run(job, files, facts))
+        task = asyncio.create_task(self._run(job, facts))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: self._end(job, files))
         return job
 
-    async def _run(self, job: Job, files: Path | None, facts: dict[str, Any]) -> None:
+    def _end(self, job: Job, files: Path | None) -> None:
+        """Whatever became of a change, even if the server ended before its turn came."""
+        if job.state not in ("done", "failed"):
+            job.state, job.message = "failed", "The server ended."
+        if files is not None:
+            shutil.rmtree(files, ignore_errors=True)
+        log.log(logging.WARNING if job.state == "failed" else logging.INFO, "%s", _line(job))
+        job.over.set()
+
+    async def _run(self, job: Job, facts: dict[str, Any]) -> None:
         async with self._one:
             start = time.monotonic()
             try:
@@ -104,18 +114,13 @@ class Changes:
             except OSError as error:  # no process, file or memory to be had
                 job.state, job.message = "failed", f"The change could not be made: {reason(error)}."
             except asyncio.CancelledError:
-                job.state, job.message = "failed", "The server ended."
-                raise
+                raise  # _end tells
             except BaseException:
                 job.state, job.message = "failed", "A fault in the server."
                 raise
             finally:
                 self.pool.hold = False
                 job.seconds = round(time.monotonic() - start, 2)
-                job.over.set()
-                if files is not None:
-                    shutil.rmtree(files, ignore_errors=True)
-                log.log(logging.WARNING if job.state == "failed" else logging.INFO, "%s", _line(job))
 
     def remember(self) -> None:
         """Keep the version that serves now, whoever put it there, so that it can be taken back later."""
