@@ -17,7 +17,7 @@ from onepass.bench.engines import EncoderParts, Form
 from onepass.bench.timing import interleaved
 from onepass.bench.work import log_uniform, operations
 from onepass.engine.graph import Range, constant, eight_bit_product
-from onepass.engine.plan import batches, padded
+from onepass.engine.plan import batches, rounded
 from onepass.engine.runtime import Program, opset13, parameter
 from onepass.heads import make_kind
 from onepass.tasks import Task
@@ -114,9 +114,9 @@ def strings(parts: EncoderParts, lengths: np.ndarray) -> list[str]:
 
 
 def padding(lengths_of: Callable[[np.random.Generator], np.ndarray]) -> float:
-    """The share of what is computed in 32 bits that is padding."""
+    """The share of the tokens that linear layers see that are no text's."""
     lengths = lengths_of(np.random.default_rng(0))
-    computed = sum(len(rows) * int(padded(lengths[rows].max())) for rows in batches(lengths.tolist()))
+    computed = sum(rounded(int(lengths[rows].sum())) for rows in batches(lengths.tolist()))
     return 1.0 - float(lengths.sum()) / computed
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from onepass.asking import NO_RANGES
-from onepass.engine.graph import FAR
-from onepass.engine.plan import batches, padded
+from onepass.engine.packing import packed
+from onepass.engine.plan import batches
 from onepass.engine.points import point_logits
 from onepass.engine.ranges import Bounds
-from onepass.engine.runner import KEPT, Runner, Text
+from onepass.engine.runner import KEPT, Runner
 from onepass.heads import Kind
 from onepass.inquiry import Pieces, Ranges
 from onepass.tasks import Task
@@ -23,7 +23,7 @@ MOST_NUMBERS = 2**24
 
 
 class Core:
-    """Computes for one caller at a time. K tasks asked, B texts, G of them side by side, M tokens with padding."""
+    """Computes for one caller at a time. K tasks asked, B texts, G of them in a batch of T tokens."""
 
     def __init__(self, runner: Runner, tasks: Iterable[tuple[Task, Kind]] = ()):
         """`tasks` are the runner's; without them none reads tokens."""
@@ -50,16 +50,16 @@ class Core:
         """What goes into each linear layer, text by text, with all tasks asked."""
         find, asked = self.runner.watch(bool(self.token_tasks)), tuple(range(len(self.runner.tasks)))
         for one in pieces:
-            yield find(self._side_by_side([one], exactly=True), asked)
+            yield find(packed([one], self.config.capacity, exactly=True), asked)
 
     def _logits(self, pieces: Sequence[Pieces], asked: tuple[int, ...], ranges: Ranges) -> list[Any]:
         reading = [place for place, task in enumerate(asked) if task in self.token_tasks]
         vectors: np.ndarray | None = None  # (K, B, H)
         states: list[np.ndarray] = [np.empty(0)] * len(pieces)  # each (tokens of the text, H)
-        plan = batches([len(one) for one in pieces], self.precision)
+        plan = batches([len(one) for one in pieces])
         for rows in plan:
             together = [pieces[row] for row in rows]
-            text = self._side_by_side(together)
+            text = packed(together, self.config.capacity)
             self.read, self.computed = self.read + sum(map(len, together)), self.computed + text["ids"].size
             found, tokens = self.runner.run(text, asked, bool(reading))
             if len(plan) == 1 and (rows[1:] > rows[:-1]).all():
@@ -69,8 +69,9 @@ class Core:
                     vectors = np.empty((found.shape[0], len(pieces), found.shape[2]), np.float32)
                 vectors[:, rows] = found
             if tokens is not None:
-                for place, row in enumerate(rows):
-                    states[row] = tokens[place, : len(pieces[row])].copy()
+                ends = np.cumsum([len(one) for one in together])
+                for row, end in zip(rows, ends, strict=True):
+                    states[row] = tokens[end - len(pieces[row]) : end].copy()
         assert vectors is not None  # there is at least one text
         vectors = self.runner.pooled(vectors, asked)
         logits: list[Any] = [None] * len(asked)
@@ -84,18 +85,6 @@ class Core:
             own = vectors[place if len(vectors) > 1 else 0]
             logits[place] = point_logits(self.runner.tasks[asked[place]], kind, own, states, read)
         return logits
-
-    def _side_by_side(self, pieces: Sequence[Pieces], exactly: bool = False) -> Text:
-        """Texts with padding; `exactly`: with none but what the longest needs."""
-        longest = max(map(len, pieces))
-        longest = longest if exactly else min(padded(longest), self.config.capacity)
-        ids, types = (np.zeros((len(pieces), longest), np.int32) for _ in range(2))
-        mask = np.full((len(pieces), 1, 1, longest), FAR, np.float32)
-        for row, one in enumerate(pieces):
-            ids[row, : len(one)] = one.ids
-            types[row, : len(one)] = one.types
-            mask[row, ..., : len(one)] = 0
-        return {"ids": ids, "types": types, "mask": mask}
 
     def _stacked_heads(self, asked: tuple[int, ...]) -> list[tuple[list[int], np.ndarray, np.ndarray]]:
         """The heads of equally many outputs side by side: places in `asked`, weights (k, H, C), biases (k, 1, C)."""

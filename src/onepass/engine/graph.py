@@ -3,8 +3,9 @@
 The graph is built from the model folder's weights when an engine is loaded: there is no second copy of them on the
 disk that could be out of date, and building takes less time than reading one would.
 
-Letters: G texts side by side, M their tokens with padding, R readers, H width. A mask is 0 for a token and `FAR` for
-padding, and is added to scores: the exponential of it is exactly 0, so padding changes no digit of any sum.
+Letters: T tokens of all texts of a batch, packed one behind the other, G texts side by side, M their tokens with
+padding, R readers, H width. Only attention sees padding. A mask is 0 for a token and `FAR` for padding, and is added
+to scores: the exponential of it is exactly 0, so padding changes no digit of any sum.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from onepass.encoder.config import EncoderConfig
-from onepass.engine.runtime import Node, opset13
+from onepass.engine.runtime import Node, opset13, parameter
 from onepass.engine.weights import Weights
 
 FAR = np.float32(-1e9)
@@ -53,6 +54,32 @@ class Range:
 BY_ROW = Range(np.empty(0, np.float32), np.empty(0, np.float32))
 
 
+class TextNodes:
+    """The texts of a batch as inputs of a graph, packed, and where each token is when they lie side by side."""
+
+    def __init__(self) -> None:
+        kinds = (("ids", 1), ("types", 1), ("positions", 1), ("spread", -1), ("back", 1))
+        named = {name: parameter(name, (rows, -1), np.int32) for name, rows in kinds}
+        self.ids, self.types, self.positions, self.spread, self.back = named.values()
+        """(1, T) each, but `spread`, (G, M): which packed token is at a place; `back`: at which place a token is"""
+        self.mask = parameter("mask", (-1, 1, 1, -1))
+        """(G, 1, 1, M)"""
+        self.inputs = [*named.values(), self.mask]
+        self._by_parts: dict[int, Node] = {}
+
+    def side_by_side(self, x: Node, width: int, parts: int = 1) -> Node:
+        """Packed states (1, T, parts * H) as (parts, G, M, H); what is at the places of padding is masked later."""
+        if parts not in self._by_parts:
+            number = opset13.constant(np.arange(parts, dtype=np.int32).reshape(parts, 1, 1))
+            first = opset13.multiply(self.spread, opset13.constant(np.int32(parts)))
+            self._by_parts[parts] = opset13.add(first, number)
+        return opset13.gather(opset13.reshape(x, integers(-1, width), False), self._by_parts[parts], integer(0))
+
+    def packed(self, x: Node, width: int) -> Node:
+        """States (G, M, H) as (1, T, H)."""
+        return opset13.gather(opset13.reshape(x, integers(-1, width), False), self.back, integer(0))
+
+
 @dataclass
 class EncoderGraph:
     """The parts of an encoder's graph."""
@@ -66,17 +93,17 @@ class EncoderGraph:
 
     # --- the text -----------------------------------------------------------------------------------------------
 
-    def embed(self, ids: Node, types: Node) -> Node:
-        """Word pieces and types (G, M) to the input of the first layer (G, M, H)."""
+    def embed(self, text: TextNodes) -> Node:
+        """The input of the first layer, (1, T, H)."""
         config = self.config
-        x = self._rows("word_table", ids)
+        x = self._rows("word_table", text.ids)
         if config.position_table:
-            offset = config.position_offset
-            x = opset13.add(x, _first(constant(self.weights["position_table.weight"][offset:]), length(ids), axis=0))
+            table = constant(self.weights["position_table.weight"][config.position_offset :])
+            x = opset13.add(x, opset13.gather(table, text.positions, integer(0)))
         if config.type_vocab == 1:
             x = opset13.add(x, constant(self.weights["type_table.weight"][0]))
         elif config.type_vocab > 1:
-            x = opset13.add(x, self._rows("type_table", types))
+            x = opset13.add(x, self._rows("type_table", text.types))
         x = self.norm(x, "embedding_norm")
         if config.embedding_width != config.width:
             x = self.linear(x, "projection", "projection")
@@ -85,34 +112,40 @@ class EncoderGraph:
     def finish(self, x: Node) -> Node:
         return self.norm(x, "final_norm") if self.config.pre_norm else x
 
-    def layer(self, number: int, x: Node, mask: Node, positions: Node) -> Node:
-        """A plain layer, (G, M, H) in and out."""
-        query, key, value = self.project(number, x, positions)
-        return self.feed_forward(number, self.merge(number, x, self.attend(number, query, key, value, mask)))
+    def layer(self, number: int, x: Node, text: TextNodes) -> Node:
+        """A plain layer, (1, T, H) in and out."""
+        query, key, value = self.project(number, x, text)
+        attended = self.attend(number, query, key, value, text)
+        return self.feed_forward(number, self.merge(number, x, attended, text))
 
-    def project(self, number: int, x: Node, positions: Node | None, site: str = "") -> list[Node]:
-        """Queries, keys and values, each (G, heads, M, d); without positions nothing is rotated."""
-        return self._project(number, x, positions, 3, site)
+    def project(self, number: int, x: Node, text: TextNodes | None, site: str = "") -> list[Node]:
+        """Queries, keys and values, each (G, heads, M, d); of packed states (1, T, H) if there is a text.
 
-    def keys_values(self, number: int, x: Node, positions: Node) -> list[Node]:
+        Without one, of states (G, R, H) that have no positions, so that nothing is rotated.
+        """
+        return self._project(number, x, text, 3, site)
+
+    def keys_values(self, number: int, x: Node, text: TextNodes) -> list[Node]:
         """The keys and values that `project` gives, without the work for the queries."""
-        return self._project(number, x, positions, 2, "")
+        return self._project(number, x, text, 2, "")
 
-    def attend(self, number: int, query: Node, key: Node, value: Node, mask: Node) -> Node:
-        """Every token reads its own text: (G, heads, M, d) in and out. `mask` is (G, 1, 1, M)."""
-        config = self.config
+    def attend(self, number: int, query: Node, key: Node, value: Node, text: TextNodes) -> Node:
+        """Every token reads its own text: (G, heads, M, d) in and out."""
+        config, mask = self.config, text.mask
         if number in config.local_layers:
             mask = opset13.add(mask, self._window(key))
         if config.relative_buckets:
             mask = opset13.add(mask, self._relative(key))
         return read(self.scaled(query), key, value, mask)
 
-    def merge(self, number: int, x: Node, attended: Node, site: str = "") -> Node:
-        """Adds what was read (G, heads, M, d) to the states (G, M, H)."""
+    def merge(self, number: int, x: Node, attended: Node, text: TextNodes | None, site: str = "") -> Node:
+        """Adds what was read (G, heads, M, d) to the states, (1, T, H) of a text or else (G, M, H)."""
         config, name = self.config, f"layers.{number}."
-        joined = opset13.reshape(
-            opset13.transpose(attended, integers(0, 2, 1, 3)), integers(0, 0, config.width), special_zero=True
-        )
+        joined = opset13.transpose(attended, integers(0, 2, 1, 3))
+        if text is None:
+            joined = opset13.reshape(joined, integers(0, 0, config.width), special_zero=True)
+        else:
+            joined = text.packed(joined, config.width)
         x = opset13.add(x, self.linear(joined, name + "attention_output", name + "attention_output" + site))
         return x if config.pre_norm else self.norm(x, name + "attention_norm")
 
@@ -183,12 +216,17 @@ class EncoderGraph:
     def _rows(self, table: str, numbers: Node) -> Node:
         return opset13.gather(constant(self.weights[f"{table}.weight"]), numbers, integer(0))
 
-    def _project(self, number: int, x: Node, positions: Node | None, parts: int, site: str) -> list[Node]:
+    def _project(self, number: int, x: Node, text: TextNodes | None, parts: int, site: str) -> list[Node]:
         config, name = self.config, f"layers.{number}."
         x = self.norm(x, name + "attention_norm") if config.pre_norm else x
         rows = slice((3 - parts) * config.width, None)  # queries come first
         x = self.linear(x, name + "qkv", name + "qkv" + site, rows)
-        split = opset13.split(x, integer(2), parts).outputs()
+        if text is None:
+            split = opset13.split(x, integer(2), parts).outputs()
+        else:
+            # Parted along the first axis, where it takes no copy.
+            split = opset13.split(text.side_by_side(x, config.width, parts), integer(0), parts).outputs()
+            split = [opset13.squeeze(part, integer(0)) for part in split]
         heads = [
             opset13.transpose(
                 opset13.reshape(part, integers(0, 0, config.heads, config.head_dim), special_zero=True),
@@ -197,13 +235,13 @@ class EncoderGraph:
             for part in split
         ]
         theta = config.local_theta if number in config.local_layers else config.global_theta
-        if not theta or positions is None:
+        if not theta or text is None:
             return heads
-        return [*(self._rotated(part, theta, positions) for part in heads[:-1]), heads[-1]]
+        return [*(self._rotated(part, theta) for part in heads[:-1]), heads[-1]]
 
-    def _rotated(self, states: Node, theta: float, positions: Node) -> Node:
-        """Queries or keys (G, heads, M, d) turned by the angles of their positions (M,)."""
-        config = self.config
+    def _rotated(self, states: Node, theta: float) -> Node:
+        """Queries or keys (G, heads, M, d) turned by the angles of their positions."""
+        config, positions = self.config, places(states)
         steps = np.arange(0, config.head_dim, 2, dtype=np.float32) / config.head_dim
         angles = np.arange(config.max_positions, dtype=np.float32)[:, None] * (1.0 / theta**steps).astype(np.float32)
         cos, sin = (
@@ -260,23 +298,19 @@ def integers(*values: int) -> Node:
     return opset13.constant(np.array(values, np.int64))
 
 
-def length(x: Node, axis: int = 1) -> Node:
+def length(x: Node, axis: int) -> Node:
     """The size of an axis, as a vector of one number."""
     return opset13.gather(opset13.shape_of(x), integers(axis), integer(0))
 
 
 def places(x: Node) -> Node:
-    """0, 1, 2, ... for each token of (G, M)."""
-    return opset13.range(integer(0), opset13.squeeze(length(x), integer(0)), integer(1), "i64")
-
-
-def _first(x: Node, count: Node, axis: int) -> Node:
-    return opset13.slice(x, integers(0), count, integers(1), integers(axis))
+    """0, 1, 2, ... for each token of (G, heads, M, d)."""
+    return opset13.range(integer(0), opset13.squeeze(length(x, 2), integer(0)), integer(1), "i64")
 
 
 def _distances(key: Node) -> Node:
     """(M, M): from the token that reads to the token that is read."""
-    tokens = opset13.range(integer(0), opset13.squeeze(length(key, 2), integer(0)), integer(1), "i64")
+    tokens = places(key)
     return opset13.subtract(opset13.unsqueeze(tokens, integer(0)), opset13.unsqueeze(tokens, integer(1)))
 
 

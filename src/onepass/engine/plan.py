@@ -1,46 +1,56 @@
-"""Cutting texts into batches of about the same length, so that little is computed for padding."""
+"""Cutting texts into batches of about the same length.
+
+Linear layers see packed tokens, whatever the lengths; in attention texts lie side by side, as long as the longest.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 MOST_TOKENS = 1024
-"""Tokens of a batch, padding counted, unless one text alone has more; more of them brought no speed on two cores"""
-CALL = {"fp32": 12, "int8": 48}
-"""What one more batch costs, in tokens: calling the runtime, and products too small to be fast"""
-STEP = 4
-"""Lengths are rounded up to a multiple of this: the runtime has to prepare itself for each new shape"""
+"""Tokens of a batch unless one text alone has more; more of them brought no speed on two cores"""
+CALL = 55_000
+"""What one more batch costs, in tokens that read tokens: calling the runtime, and products too small to be fast. About
+the same in 32 and in 8 bits"""
+STEPS, LARGEST_STEP = ((64, 4), (512, 16)), 32
+"""Numbers of tokens below the first are rounded up to a multiple of the second"""
 
 
-def padded(length: Any) -> Any:
-    """A length, or an array of them, as it is computed."""
-    return -(-length // STEP) * STEP
+def rounded(count: int) -> int:
+    """So many tokens as they are computed, of a batch and of its longest text: up to a multiple of a step.
+
+    The runtime prepares itself for each new shape and keeps what it made, so there must not be too many of them.
+
+    >>> [rounded(count) for count in (30, 65, 600)]
+    [32, 80, 608]
+    """
+    step = next((step for below, step in STEPS if count < below), LARGEST_STEP)
+    return -(-count // step) * step
 
 
-def batches(lengths: Sequence[int], precision: str = "fp32") -> list[np.ndarray]:
+def batches(lengths: Sequence[int]) -> list[np.ndarray]:
     """Which texts to compute together, the cheapest way there is; each text is in one batch.
 
-    With the texts in order of length, a batch is a stretch of them, and costs its padded tokens and `CALL`.
+    With the texts in order of length, a batch is a stretch of them, and costs `CALL` and what attention takes with its
+    padding; the tokens themselves cost the same in any batch.
 
-    >>> [found.tolist() for found in batches([120, 9, 8, 118, 10])]
-    [[2, 1, 4], [0, 3]]
+    >>> [found.tolist() for found in batches([250, 9, 8, 240, 10])]
+    [[2, 1, 4], [3, 0]]
     """
     if len(lengths) == 1:
         return [np.zeros(1, np.int64)]
-    sizes = padded(np.asarray(lengths, np.int64))
-    order = np.argsort(sizes, kind="stable")
-    sizes = sizes[order]
+    order = np.argsort(lengths, kind="stable")
+    sizes = np.asarray(lengths, np.int64)[order]
+    before = np.concatenate([[0], np.cumsum(sizes)])  # tokens of the first texts
     costs = np.zeros(len(order) + 1)  # of the cheapest way to compute the first texts
     starts = np.zeros(len(order) + 1, np.int64)  # of the last batch in it
     for end in range(1, len(order) + 1):
-        longest = sizes[end - 1]
-        first = max(0, end - max(1, MOST_TOKENS // longest))
-        options = costs[first:end] + np.arange(end - first, 0, -1) * longest
+        first = min(int(np.searchsorted(before, before[end] - MOST_TOKENS)), end - 1)
+        options = costs[first:end] + np.arange(end - first, 0, -1) * rounded(int(sizes[end - 1])) ** 2
         best = int(options.argmin())
-        costs[end] = options[best] + CALL[precision]
+        costs[end] = options[best] + CALL
         starts[end] = first + best
     found = []
     end = len(order)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from onepass.engine.graph import constant, integer, integers, length
+from onepass.engine.graph import TextNodes, constant, integer, integers, length
 from onepass.engine.runner import Runner
 from onepass.engine.runtime import Node, opset13, parameter
 
@@ -47,9 +47,9 @@ class Reading(Runner):
     def form(self) -> tuple[int, bool]:
         return self.num_tokens, self.few
 
-    def build(self, ids: Node, types: Node, mask: Node, tokens: bool) -> tuple[list[Node], Node, Node | None]:
+    def build(self, text: TextNodes, tokens: bool) -> tuple[list[Node], Node, Node | None]:
         encoder, config = self.encoder, self.encoder.config
-        x, positions = self.text(ids, types, mask, self.entry)
+        x = self.states(text, self.entry)
         heads, size, n = config.heads, config.head_dim, self.num_tokens
         readers = parameter("readers", (1, -1, config.width))
         query, own_value = (parameter(name, (1, heads, -1, size)) for name in ("query", "own_value"))
@@ -57,20 +57,20 @@ class Reading(Runner):
         inputs, states, scores, last = [readers, query, own_scores, own_value], readers, own_scores, config.depth - 1
         for number in range(self.entry, config.depth):
             if number < last or tokens:
-                text_query, key, value = encoder.project(number, x, positions)
-                x = encoder.merge(number, x, encoder.attend(number, text_query, key, value, mask))
+                text_query, key, value = encoder.project(number, x, text)
+                x = encoder.merge(number, x, encoder.attend(number, text_query, key, value, text), text)
                 x = encoder.feed_forward(number, x)
             elif not self.few:
-                key, value = encoder.keys_values(number, x, positions)
+                key, value = encoder.keys_values(number, x, text)
             if number > self.entry:
                 query, own_key, own_value = encoder.project(number, states, None, SITE)
                 query = encoder.scaled(query)
                 scores = _own_scores(query, own_key, n)
             if number == last and self.few and not tokens:
-                attended = self._read_states(query, x, mask, scores, own_value)
+                attended = self._read_states(query, x, text, scores, own_value)
             else:
-                attended = _read(query, key, value, mask, scores, own_value, n)
-            states = encoder.merge(number, states, attended, SITE)
+                attended = _read(query, key, value, text.mask, scores, own_value, n)
+            states = encoder.merge(number, states, attended, None, SITE)
             if number < last or self.recipe["readout"] == "layer":
                 states = encoder.feed_forward(number, states, SITE)
         states = encoder.finish(states)
@@ -79,8 +79,8 @@ class Reading(Runner):
             states = opset13.reduce_mean(by_task, integers(2), False)
         return inputs, opset13.transpose(states, integers(1, 0, 2)), encoder.finish(x) if tokens else None
 
-    def _read_states(self, query: Node, x: Node, mask: Node, own_scores: Node, own_value: Node) -> Node:
-        """What `_read` gives in the last layer, from what goes into it (G, M, H) instead of its keys and values.
+    def _read_states(self, query: Node, x: Node, text: TextNodes, own_scores: Node, own_value: Node) -> Node:
+        """What `_read` gives in the last layer, from what goes into it (1, T, H) instead of its keys and values.
 
         A query on a key W x + b is the query W on x, and b adds the same to all scores of a reader: it is taken from
         the own ones instead. The sum of values V x + c is V times the sum of x, and c, since all shares add up to 1.
@@ -89,11 +89,12 @@ class Reading(Runner):
         heads, size, width = config.heads, config.head_dim, config.width
         x = self.encoder.norm(x, name + "attention_norm") if config.pre_norm else x
         self.encoder.watched[name + "qkv"] = x
+        x = opset13.squeeze(text.side_by_side(x, width), integer(0))  # (G, M, H)
         weights = self.encoder.weights
         _, to_keys, to_values = weights[name + "qkv.weight"].reshape(3, 1, heads, size, width)
         biases = weights.get(name + "qkv.bias", np.zeros(3 * width, np.float32))
         _, key_bias, value_bias = biases.reshape(3, 1, heads, 1, size)
-        tokens = length(x)
+        tokens = length(x, 1)
 
         def shaped(states: Node, *shape: int | Node) -> Node:
             sizes = [part if isinstance(part, Node) else integers(part) for part in shape]
@@ -104,7 +105,7 @@ class Reading(Runner):
             return opset13.matmul(shaped(sums, 0, heads, -1, width), constant(to_values), False, True)
 
         queries = shaped(opset13.matmul(query, constant(to_keys), False, False), 0, -1, width)  # (., heads * R, H)
-        scores = opset13.add(shaped(opset13.matmul(queries, x, False, True), 0, heads, -1, tokens), mask)
+        scores = opset13.add(shaped(opset13.matmul(queries, x, False, True), 0, heads, -1, tokens), text.mask)
         own_scores = opset13.subtract(own_scores, opset13.matmul(query, constant(key_bias), False, True))
         own_value = opset13.subtract(own_value, constant(value_bias))
         found = _mixed(scores, values, own_scores, own_value, self.num_tokens)

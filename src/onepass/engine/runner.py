@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from onepass.engine.graph import EncoderGraph, Range, constant, integers, places
+from onepass.engine.graph import EncoderGraph, Range, TextNodes, constant, integers
 from onepass.engine.poolers import poolers_of
-from onepass.engine.runtime import Node, Program, opset13, parameter
+from onepass.engine.runtime import Node, Program, opset13
 from onepass.engine.weights import Weights
 
 Text = dict[str, np.ndarray]
-"""Texts side by side: `ids` and `types` (G, M), `mask` (G, 1, 1, M)"""
+"""Texts of a batch, by the names of `TextNodes`' inputs"""
 KEPT = 8
 """Choices of tasks whose weights are kept side by side in memory"""
 
@@ -23,7 +23,7 @@ KEPT = 8
 class Runner:
     """One method, for the tasks of one model.
 
-    K tasks asked, G texts side by side, M tokens with padding, B texts of a call, H width.
+    K tasks asked, G texts of a batch, T tokens of them, B texts of a call, H width.
     A task's own weights are inputs of the graph and not a part of it: the same graph serves any choice of tasks.
     """
 
@@ -60,8 +60,8 @@ class Runner:
         other._program(tokens=False)
         return other
 
-    def build(self, ids: Node, types: Node, mask: Node, tokens: bool) -> tuple[list[Node], Node, Node | None]:
-        """The graph from word pieces to vectors (K, G, H), and with `tokens` to the text's last states (G, M, H).
+    def build(self, text: TextNodes, tokens: bool) -> tuple[list[Node], Node, Node | None]:
+        """The graph from word pieces to vectors (K, G, H), and with `tokens` to the texts' last states (1, T, H).
 
         What it takes besides the text, and its outputs. K may be 1 where all tasks are given the same vector.
         """
@@ -72,16 +72,15 @@ class Runner:
         raise NotImplementedError
 
     def run(self, text: Text, asked: tuple[int, ...], tokens: bool = False) -> tuple[np.ndarray, np.ndarray | None]:
-        """Vectors (K, G, H) and, with `tokens`, the text's last states (G, M, H)."""
+        """Vectors (K, G, H) and, with `tokens`, the texts' last states (T, H)."""
         found = self._program(tokens)(text | self.chosen(asked))
-        return found[0], found[1] if tokens else None
+        return found[0], found[1][0] if tokens else None
 
     def _graph(self, tokens: bool) -> tuple[list[Node], list[Node]]:
         """All inputs and outputs of a new graph."""
-        ids, types = (parameter(name, (-1, -1), np.int32) for name in ("ids", "types"))
-        mask = parameter("mask", (-1, 1, 1, -1))
-        inputs, vectors, states = self.build(ids, types, mask, tokens)
-        return [ids, types, mask, *inputs], [vectors] if states is None else [vectors, states]
+        text = TextNodes()
+        inputs, vectors, states = self.build(text, tokens)
+        return [*text.inputs, *inputs], [vectors] if states is None else [vectors, states]
 
     def _program(self, tokens: bool) -> Program:
         """The compiled graph."""
@@ -115,12 +114,12 @@ class Runner:
         """Vectors (K, B, H), or (1, B, H), through the asked tasks' own poolers."""
         return self.poolers(vectors, self.chosen(asked))
 
-    def text(self, ids: Node, types: Node, mask: Node, layers: int) -> tuple[Node, Node]:
-        """The states of the text (G, M, H) after so many plain layers, and the positions (M,)."""
-        x, positions = self.encoder.embed(ids, types), places(ids)
+    def states(self, text: TextNodes, layers: int) -> Node:
+        """The states of the texts (1, T, H) after so many plain layers."""
+        x = self.encoder.embed(text)
         for number in range(layers):
-            x = self.encoder.layer(number, x, mask, positions)
-        return x, positions
+            x = self.encoder.layer(number, x, text)
+        return x
 
 
 def linear(x: Node, weights: Weights, name: str) -> Node:
