@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 import onepass
 from onepass import living
+from onepass.bench.engines import EncoderParts, Form
 from onepass.engine import export, gate
 from onepass.engine.engine import Engine
 from onepass.engine.export import export_model
-from onepass.engine.ranges import LADDER
+from onepass.engine.ranges import LADDER, chosen
 from onepass.errors import DataError
 
 WORDS = ["goal", "match", "vote", "senate", "the", "wins", "late", "why", "is", "it", "good", "bad", "?", "zebra"]
@@ -68,6 +69,21 @@ texts_of_words = st.lists(st.sampled_from(WORDS), max_size=45).map(" ".join)
 def test_a_text_is_answered_alike_alone_and_among_any_others(engine: Engine, text: str, neighbours: list[str]):
     alone, among = probabilities(engine, [text])[0], probabilities(engine, [*neighbours, text])[-1]
     assert np.abs(alone - among).max() < 1e-3
+
+
+@pytest.mark.parametrize("computed", ["all", "all, by row"])
+def test_with_real_weights_no_batch_turns_a_number_into_the_next_step(computed: str):
+    """In wide layers a last digit decides now and then which of 256 steps a number becomes, and the next layers then
+    decide otherwise, too: a hundredth in the end. So not even a digit may depend on the batch."""
+    parts = EncoderParts()
+    seen = parts.bounds(parts.readers(3, Form(), 1))
+    core, asked = parts.readers(3, Form(), 1, chosen(computed, seen)), [0, 1, 2]
+    for seed in range(4):
+        lengths = np.exp(np.random.default_rng(seed).uniform(np.log(3), np.log(140), 14)).astype(int)
+        texts = parts.texts(lengths, seed)
+        together = np.stack(core.logits(texts, asked))  # (3, 14, 2)
+        alone = np.concatenate([np.stack(core.logits([text], asked)) for text in texts], 1)
+        assert np.abs(together - alone).max() < 1e-5
 
 
 def test_a_task_that_does_not_pass_keeps_all_in_32_bits(make_folder: Callable[..., Path], texts: Path, monkeypatch):

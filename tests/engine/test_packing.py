@@ -14,9 +14,9 @@ def test_tokens_lie_one_behind_the_other_and_know_their_places_side_by_side():
     assert text["ids"].tolist() == [[7, 8, 9, 1, 2, 3, 4, 5]]  # 8 tokens: none is added
     assert text["types"].tolist() == [[0, 0, 1, 0, 0, 0, 0, 0]]
     assert text["positions"].tolist() == [[0, 1, 2, 0, 1, 2, 3, 4]]
-    assert text["spread"].tolist() == [[0, 1, 2, 0, 0, 0, 0, 0], [3, 4, 5, 6, 7, 3, 3, 3]]  # 8 places for 5 tokens
-    assert text["back"].tolist() == [[0, 1, 2, 8, 9, 10, 11, 12]]
-    assert (text["mask"][:, 0, 0] == np.where(np.arange(8) < [[3], [5]], 0, FAR)).all()
+    assert text["spread"].tolist() == [[0, 1, 2] + 13 * [0], [3, 4, 5, 6, 7] + 11 * [3]]  # 16 places for 5 tokens
+    assert text["back"].tolist() == [[0, 1, 2, 16, 17, 18, 19, 20]]
+    assert (text["mask"][:, 0, 0] == np.where(np.arange(16) < [[3], [5]], 0, FAR)).all()
 
 
 def test_side_by_side_and_back_is_where_it_was():

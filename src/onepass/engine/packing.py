@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from onepass.engine.graph import FAR
-from onepass.engine.plan import rounded
+from onepass.engine.plan import laid_out, rounded
 from onepass.engine.runner import Text
 from onepass.inquiry import Pieces
 
@@ -32,7 +32,7 @@ def packed(pieces: Sequence[Pieces], capacity: int, exactly: bool = False) -> Te
 def _layout(lengths: tuple[int, ...], capacity: int, exactly: bool) -> Text:
     total, longest = sum(lengths), max(lengths)
     tokens = total if exactly else rounded(total)
-    longest = longest if exactly else min(rounded(longest), capacity)
+    longest = longest if exactly else min(laid_out(longest), capacity)
     ends = np.cumsum(lengths)
     starts = (ends - lengths)[:, None]
     inside = np.arange(longest) < np.array(lengths)[:, None]  # (G, M)

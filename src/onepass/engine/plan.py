@@ -16,10 +16,14 @@ CALL = 55_000
 the same in 32 and in 8 bits"""
 STEPS, LARGEST_STEP = ((64, 4), (512, 16)), 32
 """Numbers of tokens below the first are rounded up to a multiple of the second"""
+LANES = 16
+"""Numbers that a processor computes at a time, at most; texts lie side by side in a multiple of it. The runtime sums
+what is left over at the end of a row in another way, so that a sum would differ in its last digit with the length of
+the row. In 8 bits such a digit can turn a number into the next of 256 steps, which is a hundredth in a logit"""
 
 
 def rounded(count: int) -> int:
-    """So many tokens as they are computed, of a batch and of its longest text: up to a multiple of a step.
+    """So many tokens of a batch as they are computed: up to a multiple of a step.
 
     The runtime prepares itself for each new shape and keeps what it made, so there must not be too many of them.
 
@@ -28,6 +32,11 @@ def rounded(count: int) -> int:
     """
     step = next((step for below, step in STEPS if count < below), LARGEST_STEP)
     return -(-count // step) * step
+
+
+def laid_out(length: int) -> int:
+    """The places of each text where texts of at most this length lie side by side."""
+    return -(-length // LANES) * LANES
 
 
 def batches(lengths: Sequence[int]) -> list[np.ndarray]:
@@ -48,7 +57,7 @@ def batches(lengths: Sequence[int]) -> list[np.ndarray]:
     starts = np.zeros(len(order) + 1, np.int64)  # of the last batch in it
     for end in range(1, len(order) + 1):
         first = min(int(np.searchsorted(before, before[end] - MOST_TOKENS)), end - 1)
-        options = costs[first:end] + np.arange(end - first, 0, -1) * rounded(int(sizes[end - 1])) ** 2
+        options = costs[first:end] + np.arange(end - first, 0, -1) * laid_out(int(sizes[end - 1])) ** 2
         best = int(options.argmin())
         costs[end] = options[best] + CALL
         starts[end] = first + best
