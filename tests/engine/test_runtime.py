@@ -6,7 +6,8 @@ import sys
 
 import numpy as np
 
-from onepass.engine.runtime import Program, opset13, parameter
+from onepass.engine.graph import constant
+from onepass.engine.runtime import Program, computes_in_16, opset13, parameter
 
 
 def sum_of_two() -> Program:
@@ -31,17 +32,23 @@ def test_an_array_that_is_given_again_counts_with_what_is_in_it_now():
     assert program({"first": first, "second": np.zeros((1, 2), np.float32)})[0].tolist() == [[5, 5]]
 
 
-LIMITED = """
-import os
-import subprocess
-import sys
+def test_16_bits_are_used_only_where_they_are_enough():
+    x = parameter("x", (-1, 64))
+    given = np.random.default_rng(0).standard_normal((8, 64)).astype(np.float32)
+    product = opset13.matmul(x, constant(given), False, True)
+    exact = given @ given.T
+    error = {in_16: np.abs(Program([x], [product], 1, in_16=in_16)({"x": given})[0] - exact).max() for in_16 in (0, 1)}
+    assert error[0] < 1e-4
+    assert 1e-3 < error[1] < 1 if computes_in_16() else error[1] < 1e-4
 
+
+LIMITED = """
 import numpy as np
 from onepass.engine.graph import product_by_row
 from onepass.engine.runtime import Program, parameter
 weight, rows = np.ones((4, 128), np.float32), np.ones((3, 128), np.float32)
 x = parameter("x", (-1, 128))
-found = Program([x], [product_by_row(x, weight)], 1, by_row=True)({"x": rows})[0]
+found = Program([x], [product_by_row(x, weight)], 1, by_row=True, in_16=True)({"x": rows})[0]
 assert found.shape == (3, 4) and abs(found - 128).max() < 1, found
 """
 

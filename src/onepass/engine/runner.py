@@ -86,8 +86,9 @@ class Runner:
         """The compiled graph."""
         key = self.form, tokens
         if key not in self._programs:
-            by_row = any(seen.by_row for seen in self.encoder.ranges.values())
-            self._programs[key] = Program(*self._graph(tokens), self.threads, by_row)
+            ranges = self.encoder.ranges.values()
+            by_row, in_16 = any(seen.by_row for seen in ranges), bool(ranges)
+            self._programs[key] = Program(*self._graph(tokens), self.threads, by_row=by_row, in_16=in_16)
         return self._programs[key]
 
     def watch(self, tokens: bool) -> Callable[[Text, tuple[int, ...]], dict[str, Range]]:

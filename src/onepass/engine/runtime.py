@@ -33,11 +33,20 @@ class Program:
     """A compiled graph: arrays by name in, arrays out. One call at a time."""
 
     def __init__(
-        self, inputs: Sequence[Node], outputs: Sequence[Node], threads: int | None = None, by_row: bool = False
+        self,
+        inputs: Sequence[Node],
+        outputs: Sequence[Node],
+        threads: int | None = None,
+        *,
+        by_row: bool = False,
+        in_16: bool = False,
     ):
-        """`by_row`: what goes into a product with weights of 8 bits is turned into 8 bits, too, each row by itself."""
+        """`by_row`: what goes into a product with weights of 8 bits is turned into 8 bits, too, each row by itself.
+
+        `in_16`: 16 bits are enough for all else, where the processor computes in bfloat16 by itself.
+        """
         options = {
-            "INFERENCE_PRECISION_HINT": "f32",  # or a processor that has bfloat16 would round to it
+            "INFERENCE_PRECISION_HINT": "bf16" if in_16 and computes_in_16() else "f32",  # or it would choose by itself
             "INFERENCE_NUM_THREADS": threads or usable_cores(),
             "NUM_STREAMS": 1,
             "ENABLE_CPU_PINNING": False,  # two engines on one machine would be pinned to the same core
@@ -77,18 +86,29 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-@cache
 def multiplies_by_row() -> bool:
-    """Whether this processor is known to have fast products of rows in 8 bits; elsewhere rows stay in 32.
+    """Whether this processor is known to have fast products of rows in 8 bits; elsewhere rows stay in 32."""
+    return "avx512_vnni" in _features()
 
-    Where oneDNN is told to leave out what the processor has, the runtime counts on it all the same, and breaks.
+
+def computes_in_16() -> bool:
+    """Whether this processor is known to compute in bfloat16 by itself; one that has to imitate it is slower."""
+    return bool({"avx512_bf16", "amx_bf16"} & _features())
+
+
+@cache
+def _features() -> frozenset[str]:
+    """What the processor is known to have.
+
+    Where oneDNN is told to leave out a part of it, the runtime counts on it all the same, and breaks: then nothing.
     """
     if {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"} & os.environ.keys():
-        return False
+        return frozenset()
     try:
-        return "avx512_vnni" in Path("/proc/cpuinfo").read_text(errors="replace")
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:
-        return False
+        return frozenset()
+    return frozenset(next((line for line in lines if line.startswith("flags")), "").split())
 
 
 @cache
