@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from onepass.bench.cost import MOST, cost, plot
+from onepass.bench.cost import MOST, PRECISIONS, cost, plot
 from onepass.bench.engines import form_for
 from onepass.errors import ConfigError
 
@@ -21,9 +21,9 @@ def test_every_method_has_a_row_for_every_number_of_tasks(encoder: Path, tmp_pat
     assert (tmp_path / "cost.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize(("choice", "precision"), [("int8", "int8"), ("by_row", "int8 by row")])
-def test_8_bits_are_measured_too(encoder: Path, choice: str, precision: str):
-    found = cost([200], ["readers"], texts=2, length=8, rounds=1, threads=1, encoder=str(encoder), **{choice: True})
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_fewer_bits_are_measured_too(encoder: Path, precision: str):
+    found = cost([200], ["readers"], texts=2, length=8, rounds=1, threads=1, encoder=str(encoder), precision=precision)
     assert found["rows"][0]["precision"] == precision and found["rows"][0]["readout"] == "attention"
 
 

@@ -17,6 +17,7 @@ from onepass.engine import export, gate
 from onepass.engine.engine import Engine
 from onepass.engine.export import export_model
 from onepass.engine.ranges import LADDER, chosen
+from onepass.engine.runtime import computes_in_16
 from onepass.errors import DataError
 
 WORDS = ["goal", "match", "vote", "senate", "the", "wins", "late", "why", "is", "it", "good", "bad", "?", "zebra"]
@@ -91,9 +92,32 @@ def test_a_task_that_does_not_pass_keeps_all_in_32_bits(make_folder: Callable[..
     monkeypatch.setattr(gate, "MOST_CHANGED", -1.0)
     found = export_model(folder, int8=True, texts=texts)
     assert found["precision"] == "fp32"
-    assert [tried["computed"] for tried in found["gate"]["tried"]] == list(LADDER)
+    possible = list(LADDER) if computes_in_16() else list(LADDER)[:2]
+    assert [tried["computed"] for tried in found["gate"]["tried"]] == possible
     assert not (folder / "engine" / "ranges.safetensors").exists()
     assert onepass.load(folder, engine=True).precision == "fp32"
+
+
+def test_where_8_bits_are_too_few_16_may_do(make_folder: Callable[..., Path], texts: Path, monkeypatch):
+    folder = make_folder(exported=False)
+    verdicts = iter(({"topic": None}, {"topic": None}, {}))
+    monkeypatch.setattr(export, "failed", lambda judged: {name: judged[name] for name in next(verdicts)})
+    monkeypatch.setattr(export, "computes_in_16", lambda: True)  # on other processors it is computed in 32
+    found = export_model(folder, int8=True, texts=texts)
+    assert found["precision"] == "bf16" and found["gate"]["computed"] == "nothing, but all in 16"
+    engine = onepass.load(folder, engine=True, threads=1)
+    assert engine.precision == "bf16"
+    difference = np.abs(probabilities(engine, PROBES) - probabilities(onepass.load(folder), PROBES)).max()
+    assert difference < (0.02 if computes_in_16() else 1e-5)
+    assert (difference > 1e-4) == computes_in_16()
+
+
+def test_16_bits_are_not_tried_where_the_processor_would_imitate_them(make_folder, texts: Path, monkeypatch):
+    folder = make_folder(exported=False)
+    monkeypatch.setattr(gate, "MOST_CHANGED", -1.0)
+    monkeypatch.setattr(export, "computes_in_16", lambda: False)
+    found = export_model(folder, int8=True, texts=texts)
+    assert found["precision"] == "fp32" and len(found["gate"]["tried"]) == 2
 
 
 def test_removed_and_renamed_tasks_keep_8_bits_and_a_new_one_does_not(small: Path, tmp_path: Path, caplog):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from onepass.engine.graph import BY_ROW, Range, product_by_row
-from onepass.engine.ranges import LADDER, chosen, from_weights, joined, to_weights
+from onepass.engine.graph import BY_ROW, IN_16, Range, product_by_row
+from onepass.engine.ranges import LADDER, chosen, from_weights, joined, precision_of, to_weights
 from onepass.engine.runtime import Program, parameter
 
 
@@ -16,20 +16,20 @@ def test_ranges_hold_what_was_seen_on_all_texts():
 
 
 def test_ranges_survive_a_file():
-    ranges = {"layers.0.up": Range(np.array([-1.0]), np.array([1.0])), "b/readers": BY_ROW}
+    ranges = {"layers.0.up": Range(np.array([-1.0, 0.0]), np.array([1.0, 2.0])), "b/readers": BY_ROW, "c": IN_16}
     found = from_weights(to_weights(ranges))
-    assert found.keys() == ranges.keys() and found["b/readers"].by_row
+    assert found.keys() == ranges.keys() and found["b/readers"].by_row and found["c"].in_16
+    assert not found["layers.0.up"].by_row and not found["layers.0.up"].in_16
     assert all(np.array_equal(found[place].high, ranges[place].high) for place in ranges)
 
 
-def test_the_ladder_goes_from_fixed_ranges_to_those_of_each_row_and_then_leaves_layers_in_32_bits():
-    seen = {
-        place: Range(-np.ones(3), np.ones(3)) for place in ("layers.0.qkv", "layers.0.down", "layers.1.down/readers")
-    }
+def test_the_ladder_goes_from_fixed_ranges_to_those_of_each_row_and_then_to_16_bits():
+    seen = {place: Range(-np.ones(3), np.ones(3)) for place in ("layers.0.qkv", "layers.1.down/readers")}
     fixed, by_row, careful = (chosen(name, seen) for name in LADDER)
     assert fixed == seen
-    assert by_row.keys() == seen.keys() and all(own.by_row for own in by_row.values())
-    assert careful == {"layers.0.qkv": BY_ROW}
+    assert by_row.keys() == careful.keys() == seen.keys()
+    assert all(own.by_row for own in by_row.values()) and all(own.in_16 for own in careful.values())
+    assert [precision_of(found) for found in (fixed, by_row, careful, {})] == ["int8", "int8", "bf16", "fp32"]
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,8 @@ from onepass.errors import ConfigError, listed, unknown
 from onepass.inquiry import Pieces
 
 METHODS = ("readers", "mtdnn", "mtop", "single")
+PRECISIONS = {"int8": "all", "int8 by row": "all, by row", "bf16": "nothing, but all in 16"}
+"""Of engines that do not compute in 32 bits: the choice of the gate's ladder"""
 MOST = {"mtop": 100, "single": 8}
 """Tasks up to which a method is run; a model per task is then N times the cost of one, which is marked"""
 
@@ -26,20 +28,19 @@ def cost(
     length: int = 128,
     rounds: int = 15,
     threads: int | None = None,
-    int8: bool = False,
-    by_row: bool = False,
+    precision: str = "fp32",
     cpu: bool = False,
     encoder: str = "embedded",
 ) -> dict[str, Any]:
     """`readers` and `mtdnn` run in the engine, `mtop` and `single` in torch, each against the plain pass there.
 
-    int8: the engine in 8 bits, with fixed ranges or those of each row (`by_row`); the plain pass stays in 32.
+    precision: one of `PRECISIONS`, of the engine; the plain pass stays in 32 bits.
     """
     if faults := [unknown("method", name, METHODS) for name in methods if name not in METHODS]:
         raise ConfigError(listed(faults))
     parts = EncoderParts(encoder)
     batch = parts.texts([length] * texts)
-    engine, torch = _Engine(parts, batch, threads, int8 or by_row, by_row), _Torch(parts, batch, threads)
+    engine, torch = _Engine(parts, batch, threads, precision), _Torch(parts, batch, threads)
     rows: list[dict[str, Any]] = []
     plains: dict[str, list[float]] = {"engine": [], "torch": []}
     for count in counts:
@@ -82,10 +83,8 @@ class _Engine:
 
     runtime = "engine"
 
-    def __init__(self, parts: EncoderParts, batch: Sequence[Pieces], threads: int | None, int8: bool, by_row: bool):
-        self.parts, self.batch, self.threads, self.int8 = parts, batch, threads, int8
-        self.ladder = "all, by row" if by_row else "all"
-        self.precision = "int8 by row" if by_row else "int8" if int8 else "fp32"
+    def __init__(self, parts: EncoderParts, batch: Sequence[Pieces], threads: int | None, precision: str):
+        self.parts, self.batch, self.threads, self.precision = parts, batch, threads, precision
         core = parts.plain(threads)  # always in 32 bits: what is compared with
         self.plain: Callable[[], object] = lambda: core.logits(batch, [0])
 
@@ -96,8 +95,8 @@ class _Engine:
             return self.parts.readers(count, form_for(count), self.threads, bounds)
 
         core = make()
-        if self.int8:
-            core = make(chosen(self.ladder, self.parts.bounds(core)))
+        if self.precision in PRECISIONS:
+            core = make(chosen(PRECISIONS[self.precision], self.parts.bounds(core)))
         asked = list(range(count))
         return lambda: core.logits(self.batch, asked)
 

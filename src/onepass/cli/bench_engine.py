@@ -25,6 +25,7 @@ def cost(
     by_row: Annotated[
         bool, typer.Option("--by-row", help="The same with a scale of its own for each row, the gate's second choice.")
     ] = False,
+    bf16: Annotated[bool, typer.Option("--bf16", help="All in 16 bits, the gate's last choice.")] = False,
     cpu: Annotated[
         bool, typer.Option("--cpu", help="CPU time instead of the clock's, for a machine that is busy otherwise.")
     ] = False,
@@ -40,6 +41,9 @@ def cost(
 
     counts = whole_numbers("tasks", tasks)
     listen(quiet=json)
+    precisions = [name for name, asked in (("int8", int8), ("int8 by row", by_row), ("bf16", bf16)) if asked]
+    if len(precisions) > 1:
+        raise ConfigError("Give one of --int8, --by-row and --bf16: each is a run of its own.")
     found = measure(
         counts,
         split_names(methods),
@@ -47,8 +51,7 @@ def cost(
         length=length,
         rounds=rounds,
         threads=threads,
-        int8=int8,
-        by_row=by_row,
+        precision=precisions[0] if precisions else "fp32",
         cpu=cpu,
     )
     if plot is not None:

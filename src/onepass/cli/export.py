@@ -62,7 +62,8 @@ def gate_parts(gate: dict[str, Any]) -> list[Any]:
     for tried in gate["tried"]:
         parts.append(f"not {tried['computed']}: {', '.join(tried['failed'])} did not pass")
     if gate["tasks"]:
-        made = table("task", "rows", "changed", "fp32", "int8", numbers=("rows", "changed", "fp32", "int8"))
+        numbers = ("rows", "changed", "fp32", gate["precision"])
+        made = table("task", *numbers, numbers=numbers)
         for name, task in gate["tasks"].items():
             scores = ["-" if task[key] is None else f"{task[key]:.2f}" for key in ("before", "after")]
             made.add_row(name, f"{task['rows']:,}", f"{task['changed']:.2f} %", *scores)

@@ -12,7 +12,7 @@ from onepass.asking import NO_RANGES
 from onepass.engine.packing import packed
 from onepass.engine.plan import batches
 from onepass.engine.points import point_logits
-from onepass.engine.ranges import Bounds
+from onepass.engine.ranges import Bounds, precision_of
 from onepass.engine.runner import KEPT, Runner
 from onepass.heads import Kind
 from onepass.inquiry import Pieces, Ranges
@@ -29,7 +29,7 @@ class Core:
         """`tasks` are the runner's; without them none reads tokens."""
         self.runner = runner
         self.config = runner.encoder.config
-        self.precision = "int8" if runner.encoder.ranges else "fp32"
+        self.precision = precision_of(runner.encoder.ranges)
         self.token_tasks = {number: (task, kind) for number, (task, kind) in enumerate(tasks) if kind.reads_tokens}
         self._heads = lru_cache(KEPT)(self._stacked_heads)
         self.read = self.computed = 0

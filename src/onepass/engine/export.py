@@ -15,7 +15,8 @@ from onepass.encoder.batch import Batch
 from onepass.engine.engine import Engine
 from onepass.engine.gate import MOST_LOST, failed, judge
 from onepass.engine.opening import FORMAT
-from onepass.engine.ranges import LADDER, Bounds, chosen, joined, to_weights
+from onepass.engine.ranges import LADDER, Bounds, chosen, joined, precision_of, to_weights
+from onepass.engine.runtime import computes_in_16
 from onepass.engine.samples import Sample, labelled_rows, texts_of
 from onepass.errors import ConfigError, FolderError
 from onepass.folder import load_model
@@ -97,13 +98,15 @@ def largest_differences(model: Model, engine: Engine) -> list[float]:
 
 
 def choose_precision(folder: Path, engine: Engine, samples: Sequence[Sample]) -> tuple[Bounds, dict[str, Any]]:
-    """The most that can be computed in 8 bits so that every task passes, and what was tried."""
+    """The most that can be computed in 8 bits, or else in 16, so that every task passes, and what was tried."""
     share = -(-MOST_TEXTS // len(samples))
     seen = joined(engine.watch([piece for sample in samples for piece in sample.pieces(engine)[:share]]))
     before = [sample.outcome(engine) for sample in samples]
     tried: list[dict[str, Any]] = []
     for name in LADDER:
         bounds = chosen(name, seen)
+        if (precision := precision_of(bounds)) == "bf16" and not computes_in_16():
+            continue  # it would be computed in 32 bits
         careful = Engine(folder, recipe=engine.recipe, bounds=bounds)
         verdicts = {
             engine.tasks[sample.number].name: judge(old, sample.outcome(careful))
@@ -111,9 +114,9 @@ def choose_precision(folder: Path, engine: Engine, samples: Sequence[Sample]) ->
         }
         known = {task: verdict.to_dict() for task, verdict in verdicts.items()}
         if not (lost := failed(verdicts)):
-            return bounds, {"precision": "int8", "computed": name, "tasks": known, "tried": tried}
+            return bounds, {"precision": precision, "computed": name, "tasks": known, "tried": tried}
         for task, verdict in lost.items():
-            log.info("%s in 8 bits: %s does not pass, %s", name, task, verdict)
+            log.info("in 8 bits %s: %s does not pass, %s", name, task, verdict)
         tried.append({"computed": name, "failed": {task: known[task] for task in lost}})
     if few := [verdict.rows for verdict in lost.values() if verdict.before is not None and verdict.one_answer]:
         log.warning(

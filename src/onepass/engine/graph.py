@@ -36,7 +36,7 @@ ALL, NONE = slice(None), np.empty(0, np.int64)
 class Range:
     """The least and the greatest number that was seen in each column of what goes into a linear layer, (C,).
 
-    Of no columns: every row is measured by itself while it is computed.
+    Of no columns: every row is measured by itself while it is computed. Of one: 16 bits are enough, but 8 are not.
     """
 
     low: np.ndarray
@@ -47,11 +47,16 @@ class Range:
         return not len(self.low)
 
     @property
+    def in_16(self) -> bool:
+        return len(self.low) == 1
+
+    @property
     def largest(self) -> np.ndarray:
         return np.maximum(np.abs(self.low), np.abs(self.high))
 
 
 BY_ROW = Range(np.empty(0, np.float32), np.empty(0, np.float32))
+IN_16 = Range(np.zeros(1, np.float32), np.zeros(1, np.float32))
 
 
 class TextNodes:
@@ -87,7 +92,7 @@ class EncoderGraph:
     config: EncoderConfig
     weights: Weights
     ranges: Mapping[str, Range] = field(default_factory=dict)
-    """The linear layers to compute in 8 bits, by place, with what goes into them"""
+    """The linear layers to compute in 8 bits, or in 16, by place, with what goes into them"""
     watched: dict[str, Node] = field(default_factory=dict)
     """What goes into each linear layer, by place; filled while the graph is built"""
 
@@ -185,9 +190,10 @@ class EncoderGraph:
         There the columns `left_out` of x are not multiplied.
         """
         self.watched[place] = x
-        if place not in self.ranges:
+        seen = self.ranges.get(place, IN_16)
+        if seen.in_16:
             return self._plain(x, name, rows)
-        weight, seen = self.weights[f"{name}.weight"][rows], self.ranges[place]
+        weight = self.weights[f"{name}.weight"][rows]
         if seen.by_row:
             x = product_by_row(x, weight)
         else:
@@ -207,7 +213,7 @@ class EncoderGraph:
     def _outliers(self, place: str) -> np.ndarray:
         """The columns of what goes into a layer in 8 bits that were seen far above the middle one; few."""
         seen = self.ranges.get(place, BY_ROW)
-        if seen.by_row:
+        if seen.by_row or seen.in_16:
             return NONE
         largest = seen.largest
         order = np.argsort(-largest)[:MOST_OUTLIERS]

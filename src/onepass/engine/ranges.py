@@ -1,8 +1,8 @@
 """8 bits: which numbers go into each linear layer, and which layers are computed in 8 bits.
 
 The range of each place is found once, on texts, and then fixed, or taken from each row by itself, which is slower and
-more exact. A scale that is taken from what is computed together would make a text's answer depend on the texts beside
-it.
+more exact. Where neither is exact enough, 16 bits may be. A scale that is taken from what is computed together would
+make a text's answer depend on the texts beside it.
 """
 
 from __future__ import annotations
@@ -11,26 +11,29 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from onepass.engine.graph import BY_ROW, Range
+from onepass.engine.graph import BY_ROW, IN_16, Range
 from onepass.engine.weights import Weights
 
 Bounds = dict[str, Range]
 
-LADDER: dict[str, Callable[[str, Range], Range | None]] = {
-    "all": lambda place, seen: seen,
-    "all, by row": lambda place, seen: BY_ROW,
-    "all but the second feed-forward layers, by row": lambda place, seen: None if "down" in place else BY_ROW,
+LADDER: dict[str, Callable[[Range], Range]] = {
+    "all": lambda seen: seen,
+    "all, by row": lambda seen: BY_ROW,
+    "nothing, but all in 16": lambda seen: IN_16,
 }
-"""What to compute in 8 bits and how, by name, from the fastest choice to the most careful one: the range of a place.
-
-The input of `down`, behind the activation, has the widest ranges and loses most.
-"""
+"""What to compute in 8 bits and how, by name, from the fastest choice to the most careful one: the range of a place"""
 
 
 def chosen(name: str, seen: Mapping[str, Range]) -> Bounds:
-    """The ranges of the places that one of `LADDER` computes in 8 bits."""
-    found = {place: LADDER[name](place, own) for place, own in seen.items()}
-    return {place: own for place, own in found.items() if own is not None}
+    """The ranges of all places, as one of `LADDER` wants them."""
+    return {place: LADDER[name](own) for place, own in seen.items()}
+
+
+def precision_of(ranges: Mapping[str, Range]) -> str:
+    """What is computed with these ranges, in a word."""
+    if not ranges:
+        return "fp32"
+    return "bf16" if all(seen.in_16 for seen in ranges.values()) else "int8"
 
 
 def joined(found: Iterable[Mapping[str, Range]]) -> Bounds:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from onepass.engine.graph import TextNodes, constant, integer, integers, length
+from onepass.engine.graph import IN_16, TextNodes, constant, integer, integers, length
 from onepass.engine.runner import Runner
 from onepass.engine.runtime import Node, opset13, parameter
 
@@ -41,7 +41,8 @@ class Reading(Runner):
         config, last = self.encoder.config, self.encoder.config.depth - 1
         turned = config.local_theta if last in config.local_layers else config.global_theta
         rows = len(self.tasks) * self.num_tokens * config.heads
-        return 2 * rows <= config.width and not turned and f"layers.{last}.qkv" not in self.encoder.ranges
+        small = not self.encoder.ranges.get(f"layers.{last}.qkv", IN_16).in_16
+        return 2 * rows <= config.width and not turned and not small
 
     @property
     def form(self) -> tuple[int, bool]:
