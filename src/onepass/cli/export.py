@@ -22,7 +22,7 @@ def export(
         ),
     ] = None,
     int8: Annotated[
-        bool, typer.Option("--int8", help="Compute in 8 bits, as far as every task passes its gate.")
+        bool, typer.Option("--int8", help="Compute in 8 bits, or else in 16, as far as every task passes its gate.")
     ] = False,
     calibrate: Annotated[
         Path | None,

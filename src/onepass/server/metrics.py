@@ -47,7 +47,7 @@ class Metrics:
         self.tokens = Counter("onepass_tokens_computed", "Tokens that were run.", registry=registry)
         self.padding = Counter(
             "onepass_padding_tokens",
-            "Tokens of padding that were run beside those of texts; engines tell, torch does not.",
+            "Tokens of no text that linear layers were run on; engines tell, torch does not.",
             registry=registry,
         )
         self.labels = Counter("onepass_labels", "Answers by task and label.", ["task", "label"], registry=registry)
