@@ -17,6 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from onepass.filejob.job import rejects_beside
+
 WORDS = ("late", "goal", "wins", "the", "match", "why", "is", "my", "bill", "senate", "passes", "budget", "storm")
 
 
@@ -92,7 +94,7 @@ def main() -> None:
         last = Run(given.model, source, output)
         last.wait()
         peaks.append(last.peak_mb)
-        rejects = [path.with_suffix(".rejects.jsonl") for path in (clean, output)]
+        rejects = [rejects_beside(path) for path in (clean, output)]
         result = {
             "rows": given.rows,
             "bytes": clean.stat().st_size,
