@@ -39,8 +39,8 @@ TEXTS: list[Any] = [
 
 
 def numbers(labelled: Labelled) -> list[float]:
-    """All numbers in the answers about one text; those of regression in units of their task's spread, 2."""
-    return [value for p in labelled.tasks.values() for value in (list(p.scores.values()) or [p.label / 2])]
+    """All numbers in the answers about one text."""
+    return [value for p in labelled.tasks.values() for value in (list(p.scores.values()) or [p.label])]
 
 
 def largest_difference(one: list[Labelled], other: list[Labelled]) -> float:
