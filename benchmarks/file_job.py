@@ -19,7 +19,8 @@ from pathlib import Path
 
 from onepass.filejob.job import rejects_beside
 
-WORDS = ("late", "goal", "wins", "the", "match", "why", "is", "my", "bill", "senate", "passes", "budget", "storm")
+WORDS = ("late", "goal", "wins", "the", "match", "why", "is", "my", "bill", "senate", "passes", "budget", "café")
+"""One that is not ASCII: a file in which no such word is UTF-8 is refused as a whole, and not row by row"""
 
 
 def write_rows(path: Path, rows: int, seed: int) -> None:
@@ -39,7 +40,7 @@ class Run:
 
     def __init__(self, model: str, source: Path, output: Path):
         command = [sys.executable, "-m", "onepass", "predict", model, "--input", str(source), "--output", str(output)]
-        self.process = subprocess.Popen([*command, "--text", "text"], stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen([*command, "--text", "text", "--quiet"], stdout=subprocess.DEVNULL)
         self.journal = output.with_name(f".{output.name}.job") / "journal.json"
         self.peak_mb = 0.0
 
@@ -81,6 +82,8 @@ def main() -> None:
         started = time.monotonic()
         unbroken = Run(given.model, source, clean)
         unbroken.wait()
+        if unbroken.process.returncode:
+            sys.exit(f"onepass predict failed with {unbroken.process.returncode}; what it said stands above.")
         seconds = time.monotonic() - started
         chance = random.Random(given.seed)
         kills, peaks = 0, [unbroken.peak_mb]

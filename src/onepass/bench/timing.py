@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from typing import TypeVar
 
 WARM_UP = 1
+Name = TypeVar("Name", bound=Hashable)
 
 
 def interleaved(
-    contenders: Mapping[str, Callable[[], object]], rounds: int, cpu: bool = False, calls: int = 1
-) -> dict[str, float]:
+    contenders: Mapping[Name, Callable[[], object]], rounds: int, cpu: bool = False, calls: int = 1
+) -> dict[Name, float]:
     """The median time of each in milliseconds; every round runs each once, every other round in reverse order.
 
     cpu: the time that the processor worked for this process, on all its cores together, instead of the clock's.
@@ -19,7 +21,7 @@ def interleaved(
     """
     clock = time.process_time if cpu else time.perf_counter
     names = list(contenders)
-    times: dict[str, list[float]] = {name: [] for name in names}
+    times: dict[Name, list[float]] = {name: [] for name in names}
     for number in range(WARM_UP + rounds):
         for name in names if number % 2 else reversed(names):
             if calls > 1:
