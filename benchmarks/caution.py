@@ -83,4 +83,6 @@ def main(suite: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python benchmarks/caution.py SUITES/content.yaml")
     main(sys.argv[1])

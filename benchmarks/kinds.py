@@ -96,4 +96,6 @@ def main(data: Path, output: Path) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: python benchmarks/kinds.py DATA OUTPUT")
     main(Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve())
