@@ -20,7 +20,14 @@ def test_rows_share_the_teachers_that_are_trained_alike(suite: Path) -> None:
     assert [run.seed for run in teachers_of(best)] == [1000, 2000, 3000, 4000, 5000]
 
 
-@pytest.mark.parametrize("given", ["method={name: readers, depth: 1}", "train={preset: best, epochs: 2, teachers: 1}"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        "method={name: readers, depth: 1}",
+        "train={preset: best, epochs: 2, teachers: 1}",
+        "train={teachers: 1, teacher_encoder: someone/larger}",
+    ],
+)
 def test_a_teachers_run_trains_what_a_training_trains_for_itself(suite: Path, given: str) -> None:
     text = suite.read_text()
     key, value = given.split("=", 1)

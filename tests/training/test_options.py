@@ -180,3 +180,11 @@ def test_own_and_given_teachers_are_not_mixed():
     for own in ("teachers", "task_teachers"):
         (fault, *_) = faults_of(**{own: 2}, distill={"teachers": "runs/single"})
         assert fault.startswith(f"train.distill and train.{own}: ") and fault.endswith("Give one.")
+
+
+def test_an_encoder_of_teachers_wants_teachers():
+    assert faults_of(teacher_encoder="larger", teachers=0) == [
+        "train.teacher_encoder: with train.teachers=0 there are none. Leave teachers out, or give 1 or more."
+    ]
+    assert faults_of(teacher_encoder=3) == ["train.teacher_encoder is 3; possible: none, a text."]
+    assert not faults_of(teacher_encoder="larger", teachers=0, task_teachers=1) + faults_of(teacher_encoder=None)

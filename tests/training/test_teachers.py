@@ -1,13 +1,33 @@
 """Teachers that a training trains for itself."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from onepass.errors import EncoderError
+from onepass.tasks import read_task_file
 from onepass.training import run
 from onepass.training.options import TrainOptions
 from onepass.training.teachers import teachers_folder, teachers_wanted
+
+
+@pytest.fixture(scope="module")
+def larger(encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An encoder of another width, whose words have other numbers."""
+    import transformers
+
+    folder = tmp_path_factory.mktemp("larger")
+    config = transformers.BertConfig.from_pretrained(encoder, hidden_size=24)
+    transformers.BertModel(config).save_pretrained(folder)
+    tokenizer = json.loads((encoder / "tokenizer.json").read_text())
+    vocab = tokenizer["model"]["vocab"]
+    first, last = "late", "senate"
+    vocab[first], vocab[last] = vocab[last], vocab[first]
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    return folder
+
 
 FAST = ("head_rate=0.005", "token_rate=0.005", "encoder_rate=0.005", "average=0", "warmup=0", "clip=0")
 
@@ -20,6 +40,7 @@ FAST = ("head_rate=0.005", "token_rate=0.005", "encoder_rate=0.005", "average=0"
         ({}, 1, "cuda", 0),
         ({"teachers": 2}, 1, "cpu", 2),
         ({"teachers": 0}, 2, "cuda", 0),
+        ({"teacher_encoder": "larger"}, 1, "cpu", 3),
     ],
 )
 def test_a_method_is_trained_with_its_teachers_on_a_gpu(
@@ -55,6 +76,37 @@ def test_models_of_each_task_are_teachers_too_and_who_is_taught_learns_longer(
     assert trained == [("readers", 0.005, 2, 1000), ("single", 5e-5, 2, 2000), ("readers", 0.005, 3, 0)]
     assert model.training_record["options"]["task_teachers"] == 1
     assert not teachers_folder(tmp_path / "model").exists()
+
+
+def test_teachers_may_have_another_encoder(
+    news: Path, tmp_path: Path, larger: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    trained: list[tuple[str, int, float]] = []
+
+    class Noted(run.Trainer):
+        def run(self, resume: bool = False) -> None:
+            super().run(resume)
+            trained.append((self.model.choice.name, self.model.method.encoder.config.width, self.options.encoder_rate))
+
+    monkeypatch.setattr(run, "Trainer", Noted)
+    overrides = [*FAST, "epochs=12", "teachers=1", "task_teachers=1", f"teacher_encoder={larger}"]
+    model = run.train(news, tmp_path / "model", overrides=overrides, progress=False)
+    assert trained == [("readers", 24, 5e-5), ("single", 24, 5e-5), ("readers", 16, 0.005)]
+    found = model.predict(["late goal wins", "senate vote"], tasks=["topic"])
+    assert [answer["topic"].label for answer in found] == ["sport", "politics"]
+    assert "trained without teachers" not in caplog.text
+
+
+def test_an_encoder_of_teachers_is_found_beside_the_task_file_and_missed_before_anything_is_trained(
+    news: Path, tmp_path: Path, larger: Path
+):
+    (news.parent / "larger").symlink_to(larger)
+    assert read_task_file(news, ["train={teacher_encoder: no/such}"]).train["teacher_encoder"] == "no/such"
+    news.write_text(news.read_text().replace("train: {", "train: {teacher_encoder: larger, "))
+    assert read_task_file(news).train["teacher_encoder"] == str(news.parent / "larger")
+    with pytest.raises(EncoderError, match="gone"):
+        run.train(news, tmp_path / "model", overrides=["train.teacher_encoder=./gone"], progress=False)
+    assert not (tmp_path / "model").exists()
 
 
 def test_a_resumed_training_keeps_the_teachers_that_were_finished(

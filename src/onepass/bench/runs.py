@@ -92,7 +92,8 @@ def learn_from(teachers: Sequence[str]) -> list[str]:
     from onepass.training.teachers import RECIPE
 
     recipe = asdict(RECIPE) | {"teachers": list(teachers)}
-    return ["train.teachers=0", "train.task_teachers=0", f"train.distill={json.dumps(recipe)}"]
+    own = ["train.teachers=0", "train.task_teachers=0", "train.teacher_encoder=null"]
+    return [*own, f"train.distill={json.dumps(recipe)}"]
 
 
 def is_whole(folder: str | Path) -> bool:

@@ -67,8 +67,9 @@ def teachers_of(run: Run) -> tuple[Run, ...]:
 
 def _run_of(run: Run, file: TaskFile, tasks: tuple[str, ...]) -> Run:
     """A run that trains a task file made from that of another run, whatever the suite says of method and training."""
-    others = [text for text in run.given if text.partition("=")[0].partition(".")[0].strip() in ("encoder", "tasks")]
+    others = [text for text in run.given if text.partition("=")[0].partition(".")[0].strip() == "tasks"]
     method = {"name": file.method.name, **file.method.options}
     train = {key: value for key, value in file.train.items() if key != "seed"}
-    replaced = (f"method={json.dumps(method)}", f"train={json.dumps(train, sort_keys=True)}")
-    return Run(run.suite, file.method.name, file.train["seed"], (*others, *replaced), tasks, stays=True)
+    replaced = {"encoder": file.encoder, "method": method, "train": train}
+    overrides = (f"{key}={json.dumps(value, sort_keys=True)}" for key, value in replaced.items())
+    return Run(run.suite, file.method.name, file.train["seed"], (*others, *overrides), tasks, stays=True)

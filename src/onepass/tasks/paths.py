@@ -42,6 +42,7 @@ def with_whole_paths(options: dict[str, Any], folder: Path) -> dict[str, Any]:
         key: with_whole_paths(value, folder) if isinstance(value, dict)
         else [whole(item) for item in value] if key in TRAIN_FILE_KEYS and isinstance(value, list)
         else whole(value) if key in TRAIN_FILE_KEYS
+        else encoder_path(value, folder) if key == "teacher_encoder"
         else value
         for key, value in options.items()
     }  # fmt: skip

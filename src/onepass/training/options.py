@@ -120,6 +120,8 @@ class TrainOptions:
     task_teachers: int = 0
     """Trainings of a model for each task by itself, whose answers are learned too; these need a pass and a model's
     room on the disk for every task while they last"""
+    teacher_encoder: str | None = None
+    """The encoder of these trainings, where a larger one shall teach: a folder or a hub name; none: the model's own"""
     distill: DistillOptions | None = None
     """Learn from trained models beside the labels: {teachers: FOLDER, weight: 0.5, temperature: 2, ...}"""
     finetune: FinetuneOptions | None = None
@@ -209,11 +211,15 @@ def check_train(file: TaskFile) -> list[str]:
             read_baseline(select["baseline"], list(file.tasks))
         except ConfigError as error:
             faults.append(f"train.select.baseline: {error}")
-    for own in ("teachers", "task_teachers"):
+    for own in ("teachers", "task_teachers", "teacher_encoder"):
         if values.get("distill") and values.get(own):
             faults.append(
                 f"train.distill and train.{own}: the one names trained teachers, the other trains some. Give one."
             )
+    if values.get("teacher_encoder") and values.get("teachers") == 0 and not values.get("task_teachers"):
+        faults.append(
+            "train.teacher_encoder: with train.teachers=0 there are none. Leave teachers out, or give 1 or more."
+        )
     if isinstance(distill := values.get("distill"), dict):
         faults += [
             f"train.distill.teachers: {folder} is no model folder. Train one with: onepass train tasks.yaml -o {folder}"
@@ -272,8 +278,10 @@ def _mismatch(key: str, value: Any, kind: Any) -> str | None:
             return None
         described = ", ".join(f"{item.name}: ..." for item in fields(part))
         return ", ".join([*(words or ["none"]), f"{{{described}}}"])
-    if kind is str:
-        return None if isinstance(value, str) and value.strip() else "a text"
+    if kind in (str, str | None):
+        optional = kind is not str
+        filled = bool(value.strip()) if isinstance(value, str) else optional and value is None
+        return None if filled else "none, a text" if optional else "a text"
     if kind is bool:
         return None if type(value) is bool else "true, false"
     if kind == str | list[str]:

@@ -30,19 +30,22 @@ NEXT_SEED = 1000  # far from the seeds of trainings that are compared with each 
 ALONE = {"encoder_rate": 5e-5, "head_rate": 5e-4, "sampler": "square_root", "batches": "mixed"}
 """What a model per task is best trained with; of samplers and batches it has no choice"""
 ALONE_EFFORT = 0.5
+MOST_RATE = 5e-5  # of another encoder, which is larger as a rule; what all-mpnet-base-v2 was trained with
 
 
 def teachers_wanted(options: TrainOptions, best: int, num_tasks: int, device: str) -> int:
     """How many teachers to train first: those asked for, else what the method is `best` with, where it is bearable."""
     if options.teachers is not None:
         return options.teachers
+    if options.teacher_encoder is not None:
+        return best or 1
     return 0 if options.distill is not None or num_tasks < 2 or device == "cpu" else best
 
 
 def tell_of_teachers(options: TrainOptions, best: int, num_tasks: int, device: str) -> None:
     """Say that a training on a CPU could have teachers, where one on a GPU has some."""
     count = teachers_wanted(options, best, num_tasks, "cuda")
-    if options.teachers is None and device == "cpu" and count:
+    if options.teachers is None and count and not teachers_wanted(options, best, num_tasks, device):
         log.info(
             "trained without teachers, as always on a CPU unless asked for: train.teachers=%d takes about %d times as "
             "long and is often worth half a point or more",
@@ -84,7 +87,10 @@ def _trained(
 def teacher_files(file: TaskFile, options: TrainOptions, count: int) -> tuple[list[TaskFile], list[TaskFile]]:
     """The trainings of the teachers: `count` like the model's own with other seeds, and those of each task alone."""
     chosen = {key: value for key, value in with_preset(file.train).items() if key != "preset"}
-    chosen |= {"teachers": 0, "task_teachers": 0, "finetune": None}
+    chosen |= {"teachers": 0, "task_teachers": 0, "teacher_encoder": None, "finetune": None}
+    if options.teacher_encoder is not None:
+        file = file.model_copy(update={"encoder": options.teacher_encoder})
+        chosen["encoder_rate"] = min(options.encoder_rate, MOST_RATE)
     alone = chosen | ALONE | {"effort": max(LEAST_EFFORT, ALONE_EFFORT * options.effort)}
     seeds = [(options.seed + NEXT_SEED * (number + 1)) % 2**32 for number in range(count + options.task_teachers)]
     return (
