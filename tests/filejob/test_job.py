@@ -1,9 +1,11 @@
 """A whole job: what is written, and going on after it was stopped."""
 
 import csv
+import errno
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -166,6 +168,33 @@ def test_a_full_disk_keeps_what_is_done(toy, write, tmp_path):
     assert output.read_bytes() == clean.read_bytes()
 
 
+def test_a_full_disk_of_the_rejects_is_named(toy, write, tmp_path, monkeypatch):
+    path, output, place = write("csv", 20), tmp_path / "out.csv", tmp_path / "elsewhere"
+    place.mkdir()
+    rejects = place / "bad.csv"
+    replace, copy = os.replace, shutil.copyfile
+
+    def across(source, target):
+        if Path(target) == rejects and Path(source).parent != place:
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        replace(source, target)
+
+    def filled(source, target):
+        Path(target).write_bytes(b"row,")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", across)
+    monkeypatch.setattr(shutil, "copyfile", filled)
+    with pytest.raises(
+        DataError, match=r"bad\.csv cannot be written: there is no space left.* 20 rows are done and kept"
+    ):
+        toy.job(path, output, rejects=rejects).run()
+    assert names_in(place) == [] and not output.exists()
+    monkeypatch.setattr(shutil, "copyfile", copy)
+    assert toy.job(path, output, rejects=rejects).run().resumed == 20
+    assert len(rows_of(rejects)) == 1 and names_in(tmp_path) == ["elsewhere", "in.csv", "out.csv"]
+
+
 def test_the_same_text_is_asked_once_a_piece(toy, tmp_path):
     path = tmp_path / "in.csv"
     path.write_text("text\n" + "late goal\nvote\n" * 100)
@@ -211,6 +240,83 @@ def test_times_in_nanoseconds_are_kept(toy, tmp_path):
         "1970-01-01 00:00:00.000002",
         None,
     ]
+
+
+def write_arrow(path, table):
+    with pa.ipc.new_file(path, table.schema) as file:
+        file.write_table(table)
+
+
+IN_LISTS = pa.struct([("at", pa.timestamp("ns")), ("n", pa.int64())])
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [
+        (pa.list_(pa.timestamp("ns")), [1, None], ["1970-01-01 00:00:00.000000001", None]),
+        (pa.list_(pa.list_(pa.duration("ns"))), [[1], []], [["1"], []]),
+        (pa.list_(IN_LISTS), [{"at": 1, "n": 2}], [{"at": "1970-01-01 00:00:00.000000001", "n": 2}]),
+        (pa.map_(pa.string(), pa.time64("ns")), [("a", 1)], [["a", "00:00:00.000000001"]]),
+        (pa.timestamp("ms"), 10**18, "<value out of range: 1000000000000000000>"),
+        (pa.timestamp("us", "UTC"), 10**18, "<value out of range: 1000000000000000000>"),
+        (pa.timestamp("ns", "Europe/Berlin"), 1, "1970-01-01 01:00:00.000000001+0100"),
+        (pa.timestamp("us", "tzlocal()"), 1, "1970-01-01 00:00:00.000001Z"),
+        (pa.duration("s"), 10**14, "100000000000000"),
+        (pa.date32(), 2**31 - 1, "<value out of range: 2147483647>"),
+    ],
+)
+def test_times_that_only_arrow_has_cost_no_row(toy, tmp_path, kind, value, text):
+    path, output = tmp_path / "in.parquet", tmp_path / "out.parquet"
+    table = pa.table({"text": ["a", "b"], "other": pa.array([value, None], kind)})
+    pq.write_table(table, path)
+    assert toy.job(path, output).run().rejected == 0
+    assert pq.read_table(output)["other"].equals(table["other"])
+    toy.job(path, tmp_path / "out.jsonl").run()
+    assert [row["other"] for row in rows_of(tmp_path / "out.jsonl")] == [text, None]
+    toy.job(path, tmp_path / "out.csv").run()
+    cells = [text if isinstance(text, str) else json.dumps(text), ""]
+    assert [row["other"] for row in rows_of(tmp_path / "out.csv")] == cells
+
+
+def test_times_in_encoded_columns_cost_no_row(toy, tmp_path):
+    path, output = tmp_path / "in.arrow", tmp_path / "out.csv"
+    times = pa.array([1, 1], pa.timestamp("ns"))
+    runs = pa.RunEndEncodedArray.from_arrays([2], times[:1])
+    write_arrow(path, pa.table({"text": ["a", "b"], "coded": times.dictionary_encode(), "runs": runs}))
+    assert toy.job(path, output).run().rejected == 0
+    assert [{row["coded"], row["runs"]} for row in rows_of(output)] == [{"1970-01-01 00:00:00.000000001"}] * 2
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pa.RunEndEncodedArray.from_arrays([2], ["x"]),
+        pa.array([(1, 2, 3), None], pa.month_day_nano_interval()),
+        pa.array([b"", None], pa.binary(0)),
+        pa.array([1, 2], pa.timestamp("s")).dictionary_encode(),
+    ],
+    ids=lambda other: str(other.type),
+)
+def test_a_column_that_parquet_cannot_hold_is_told_before_the_work(toy, tmp_path, other):
+    path, model = tmp_path / "in.arrow", toy.Toy()
+    write_arrow(path, pa.table({"text": ["a", "b"], "id": [1, 2], "other": other}))
+    with pytest.raises(ConfigError, match=r"out\.parquet cannot hold the column 'other' .*\.csv or \.jsonl") as caught:
+        toy.job(path, tmp_path / "out.parquet", model=model).run()
+    assert str(other.type) in str(caught.value)
+    assert model.asked == [] and names_in(tmp_path) == ["in.arrow"]
+    assert toy.job(path, tmp_path / "out.jsonl").run().rows == 2
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("s"), pa.list_(pa.timestamp("s", "UTC"))], ids=str)
+def test_seconds_that_parquet_cannot_hold_are_told_with_their_column(toy, tmp_path, kind):
+    path, value = tmp_path / "in.arrow", 10**18
+    listed = pa.types.is_list(kind)
+    write_arrow(path, pa.table({"text": ["a"], "other": pa.array([[value] if listed else value], kind)}))
+    with pytest.raises(ConfigError, match=r"cannot hold the column 'other' .*overflow.*\.csv or \.jsonl"):
+        toy.job(path, tmp_path / "out.parquet").run()
+    assert names_in(tmp_path) == ["in.arrow"]
+    toy.job(path, tmp_path / "out.csv").run()
+    assert f"<value out of range: {value}>" in rows_of(tmp_path / "out.csv")[0]["other"]
 
 
 def test_whole_numbers_of_many_digits_are_kept_beside_others(toy, tmp_path):
@@ -315,13 +421,18 @@ def test_two_processes_cannot_do_the_same_job(toy, write, tmp_path):
     [
         ({"rejects": "bad.parquet"}, "Possible endings: .csv, .tsv, .jsonl"),
         ({"rejects": "out.jsonl"}, "both for the answers and for the rejected rows"),
+        ({"rejects": "sub/../out.jsonl"}, "both for the answers and for the rejected rows"),
+        ({"rejects": "link/out.jsonl"}, "both for the answers and for the rejected rows"),
         ({"rejects": "in.csv"}, "is the input"),
+        ({"rejects": "sub/../in.csv"}, "is the input"),
         ({"rejects": "nowhere/bad.csv"}, "There is no folder"),
         ({"spreadsheet_safe": True}, "--spreadsheet-safe is for .csv and .tsv"),
     ],
 )
 def test_outputs_that_cannot_be_are_told_before_the_work(toy, write, tmp_path, options, message):
     path = write("csv", 3)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path)
     if "rejects" in options:
         options = {"rejects": tmp_path / options["rejects"]}
     with pytest.raises(ConfigError, match=message):

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from onepass.errors import ConfigError
 from onepass.filejob.cells import safe
 from onepass.filejob.records import Precise
 
@@ -81,8 +82,10 @@ class Parquet:
     A parquet file cannot be added to after a kill: its index is at its end.
     """
 
-    def __init__(self, schema: Any):
-        self.schema = schema
+    def __init__(self, path: Path, schema: Any):
+        self.path, self.schema = path, schema
+        for field in schema:
+            self._try(field, [])
 
     def header(self) -> bytes:
         return b""
@@ -97,12 +100,29 @@ class Parquet:
                 values = [value if value is None or isinstance(value, str) else _json(value) for value in values]
             elif field.metadata == _AS_TEXTS:
                 values = [value if value is None else [_flat(item) for item in value] for value in values]
-            exact = [value.scalar if isinstance(value, Precise) else value for value in values]
+            exact = [_exact(value) for value in values]
+            if "timestamp[s" in str(field.type):  # kept in milliseconds, which not every one fits into
+                self._try(field, exact)
             columns.append(pa.array(exact, field.type))
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.schema) as stream:
             stream.write_batch(pa.RecordBatch.from_arrays(columns, schema=self.schema))
         return sink.getvalue().to_pybytes()
+
+    def _try(self, field: Any, values: Sequence[Any]) -> None:
+        """Raise if a column with these values cannot be written; at the end all the work would be lost."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            column = pa.array(values, field.type)
+            pq.write_table(pa.table({field.name: column}), pa.BufferOutputStream())
+        except (pa.ArrowException, OSError) as error:
+            why = str(error).strip().partition("\n")[0].rstrip(".")
+            raise ConfigError(
+                f"{self.path} cannot hold the column {field.name!r} of the type {field.type} ({why}). "
+                "Choose a .csv or .jsonl output."
+            ) from error
 
     def finish(self, draft: Path) -> Path:
         import pyarrow as pa
@@ -126,7 +146,7 @@ def make_format(path: Path, columns: Mapping[str, str], first: Cells, schema: An
     names = [*columns, *first]
     ending = path.suffix.lower()
     if ending == ".parquet":
-        return Parquet(_schema(columns, first, schema))
+        return Parquet(path, _schema(columns, first, schema))
     if ending in (".jsonl", ".ndjson"):
         return Jsonl(names)
     return Csv(names, delimiter="\t" if ending == ".tsv" else ",", spreadsheet_safe=spreadsheet_safe)
@@ -153,6 +173,15 @@ def _schema(columns: Mapping[str, str], first: Cells, known: Any) -> Any:
         else:
             fields.append(pa.field(name, pa.string(), metadata=_AS_JSON))
     return pa.schema(fields)
+
+
+def _exact(value: Any) -> Any:
+    """The value with what only Arrow has as it was; looks into lists, pairs of a map, and mappings."""
+    if isinstance(value, Precise):
+        return value.scalar
+    if isinstance(value, dict):
+        return {key: _exact(item) for key, item in value.items()}
+    return type(value)(map(_exact, value)) if type(value) in (list, tuple) else value
 
 
 def _flat(value: Any) -> Any:

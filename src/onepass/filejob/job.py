@@ -77,7 +77,7 @@ def check_paths(source: Path, output: Path, rejects: Path | None, *, overwrite: 
             raise ConfigError(f"{path} is the input. Choose another output.")
         if path.exists() and not overwrite and not Journal(output).path.exists():
             raise ConfigError(f"{path} exists already. Choose another output, or replace it with --force.")
-    if named[0][0].absolute() == named[1][0].absolute():
+    if named[0][0].resolve() == named[1][0].resolve():
         raise ConfigError(f"{output} is given both for the answers and for the rejected rows. Choose two names.")
     if spreadsheet_safe and output.suffix.lower() not in (".csv", ".tsv"):
         raise ConfigError(f"--spreadsheet-safe is for .csv and .tsv; {output.name} is not opened as a table of texts.")
@@ -138,9 +138,8 @@ class FileJob:
                     self._work(state, source, questions, progress)
                 self._deliver(state)
             except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                    raise
-                raise DataError(self._disk_full(state, error)) from error
+                self._check_room(self.output, state, error)
+                raise
             except Exception:
                 if fresh and not state.position:
                     self.journal.remove()
@@ -225,28 +224,45 @@ class FileJob:
             if not draft.exists():  # moved by a run that was killed then
                 continue
             try:
-                os.replace(draft, target)
+                _move(draft, target)
             except OSError as error:
-                if error.errno != errno.EXDEV:
-                    raise
-                copy = draft_of(target)
-                shutil.copyfile(draft, copy)
-                with open(copy, "rb") as file:
-                    os.fsync(file.fileno())
-                os.replace(copy, target)
-            sync_folder(target.parent)
+                self._check_room(target, state, error)
+                raise
         stale = rejects_beside(self.output)
         if self.overwrite and self.rejects is None and not state.rejected:
             stale.unlink(missing_ok=True)  # of the output that was replaced
         self.journal.remove()
 
-    def _disk_full(self, state: State, error: OSError) -> str:
+    def _check_room(self, target: Path, state: State, error: OSError) -> None:
+        """Raise with what is kept if it is a full disk that the target could not be written to."""
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            return
         for name, size in state.sizes.items():
             draft = self.journal.draft(name)
             if draft.exists() and draft.stat().st_size > size:
                 os.truncate(draft, size)
         kept = f"{state.rows + state.rejected:,} rows are done and kept in {self.journal.folder}."
-        return f"{self.output} cannot be written: {reason(error)}. {kept} Make room, then run the same command again."
+        raise DataError(
+            f"{target} cannot be written: {reason(error)}. {kept} Make room, then run the same command again."
+        ) from error
+
+
+def _move(draft: Path, target: Path) -> None:
+    """Move a file, to another disk too; the target is the old file or the whole new one."""
+    try:
+        os.replace(draft, target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        copy = draft_of(target)
+        try:
+            shutil.copyfile(draft, copy)
+            with open(copy, "rb") as file:
+                os.fsync(file.fileno())
+            os.replace(copy, target)
+        finally:
+            copy.unlink(missing_ok=True)
+    sync_folder(target.parent)
 
 
 def _rejects_format(path: Path | None, spreadsheet_safe: bool) -> Format:

@@ -97,5 +97,10 @@ def unwritable(value: Any) -> str | None:
 
 
 def shown(text: str) -> str:
-    """The start of a row, with what is no character made visible."""
-    return text[:START].encode("utf-8", "backslashreplace").decode().rstrip("\r\n")
+    r"""The start of a row, with what is no character made visible, and bytes that are none as they were.
+
+    >>> shown("17,caf\udce9")
+    '17,caf\\xe9'
+    """
+    start = re.sub("[\udc80-\udcff]", lambda byte: f"\\x{ord(byte.group()) - 0xDC00:02x}", text[:START])
+    return start.encode("utf-8", "backslashreplace").decode().rstrip("\r\n")

@@ -71,22 +71,48 @@ def _values(name: str, column: Any, faults: dict[int, str]) -> list[Any]:
         for place in range(len(column)):
             try:
                 column.slice(place, 1).validate(full=True)
-                values[place] = _value(column, place)
+                values[place] = _value(column[place])
             except Exception as error:  # noqa: BLE001  the reason goes to the reject file
                 reason = str(error).strip().partition("\n")[0].rstrip(".")
                 faults[place] = f"column {name!r} cannot be read ({reason})."
         return values
 
 
-def _value(column: Any, place: int) -> Any:
+def _value(scalar: Any) -> Any:
+    """A value in Python, with the times in it that Python has no words for as Arrow has them."""
+    import pyarrow as pa
+
     try:
-        return column[place].as_py()
-    except ValueError:  # Python's times have no nanoseconds
-        if getattr(column.type, "unit", None) != "ns":
+        return scalar.as_py()
+    except (ValueError, OverflowError):  # Python's times have no nanoseconds, and end with the year 9999
+        kind, inner = scalar.type, getattr(scalar, "value", None)
+        if isinstance(inner, pa.Scalar):  # of a dictionary, or of runs
+            return _value(inner)
+        if pa.types.is_struct(kind) and len(set(scalar)) == kind.num_fields:  # no dict has a name twice
+            return {name: _value(scalar[name]) for name in scalar}
+        if pa.types.is_map(kind):
+            return [(_value(pair[0]), _value(pair[1])) for pair in scalar.values]
+        if hasattr(kind, "value_field"):  # a list of any sort
+            return [_value(item) for item in scalar.values]
+        if not pa.types.is_temporal(kind):
             raise
-        value = Precise(column[place].cast("string").as_py())
-        value.scalar = column[place]
+        value = Precise(_text(scalar))
+        value.scalar = scalar
         return value
+
+
+def _text(time: Any) -> str:
+    """A time as Arrow writes it."""
+    import pyarrow as pa
+
+    if getattr(time.type, "tz", None) is None:
+        return str(time.cast("string"))
+    # In a zone Arrow writes nonsense for times out of its range, and nothing if it does not know the zone.
+    plain = str(time.cast(pa.timestamp(time.type.unit)).cast("string"))
+    try:
+        return plain if plain.startswith("<") else str(time.cast("string"))
+    except pa.ArrowInvalid:
+        return f"{plain}Z"
 
 
 class ParquetSource(_TableSource):
