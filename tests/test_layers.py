@@ -30,7 +30,7 @@ LAYERS = (
     "encoder data",
     "contents examples",
     "tasks",
-    "atomic plain_yaml extras prediction hub",
+    "atomic cached plain_yaml extras prediction hub",
     "errors",
 )
 DEPTH = {name: depth for depth, names in enumerate(LAYERS) for name in names.split()}

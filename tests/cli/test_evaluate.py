@@ -82,6 +82,11 @@ def test_info_tells_the_alarms_of_the_training_for_tasks_that_are_as_it_left_the
     assert run("remove", folder, "same").exit_code == 0
     assert run("update", folder, "topic", "epochs=1", "-q").exit_code == 0
     assert json.loads(run("info", folder, "--json").stdout)["alarms"] == alarms[1:2]
+    for new in ("mood", "topic2"):  # named twice, and another is given its old name: the alarm goes with the task
+        assert run("rename", folder, "tone" if new == "mood" else "mood", new).exit_code == 0
+    assert run("rename", folder, "topic", "tone").exit_code == 0
+    (alarm,) = json.loads(run("info", folder, "--json").stdout)["alarms"]
+    assert alarm == {"task": "topic2", "message": "topic2: 50.0 is bad. Do this; or that."}
 
 
 def test_info_of_a_folder_that_does_not_say_its_passes(run, model, tmp_path):

@@ -9,9 +9,11 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 
+import onepass
 from onepass.data import check, seen
 from onepass.data.check import check_data
 from onepass.data.findings import Finding, Report
+from onepass.errors import DataError
 from onepass.heads import make_kind
 from onepass.tasks import Task, TaskFile
 
@@ -276,6 +278,49 @@ def test_a_single_tag_cannot_be_learned(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     path.write_text("".join(json.dumps({"text": ["w"] * n, "label": ["O"] * n}) + "\n" for n in range(1, 200)))
     assert "every training row says" in one(report({"train": path, "kind": "tagging"}), "single label").found
+
+
+def test_what_training_does_not_refuse_is_no_fault(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    tagged = [{"text": [f"n{n}", "in", f"p{n}"], "label": ["B-person", "O", "B-place"]} for n in range(200)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in tagged))
+    found = report({"train": path, "kind": "tagging"})
+    assert not found.faults and "the same answer in every training row" in one(found, "one answer").found
+
+
+@pytest.mark.parametrize(
+    ("kind", "row", "reason"),
+    [
+        ("multilabel", {"text": "w {}", "label": ["x"]}, "each of its 60 training rows has 'x'"),
+        ("extraction", {"text": "w {}", "context": "w", "label": []}, "none of its 60 training rows has one"),
+    ],
+)
+def test_what_is_a_fault_is_refused_by_training(
+    tmp_path: Path, encoder: Path, kind: str, row: dict[str, Any], reason: str
+) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text("".join(json.dumps(row | {"text": row["text"].format(n)}) + "\n" for n in range(60)))
+    text = ("text", "context") if "context" in row else ("text",)
+    task = {"train": path, "validation": path, "text": text, "kind": kind}
+    assert "has nothing to learn" in one(report(task), "single label").found
+    listed = ", ".join(text)
+    tasks = f"tasks: {{a: {{train: t.jsonl, validation: t.jsonl, text: [{listed}], label: label, kind: {kind}}}}}\n"
+    (tmp_path / "tasks.yaml").write_text(f"encoder: {encoder}\ntrain: {{max_length: 32}}\n{tasks}")
+    with pytest.raises(DataError, match=reason):
+        onepass.train(tmp_path / "tasks.yaml", progress=False)
+
+
+def test_labels_named_in_options_are_among_those_found(tmp_path: Path, train: Path) -> None:
+    found = report({"train": train, "options": {"class_weights": {"yess": 2.0}}}, {"name": "b", "train": train})
+    (fault,) = found.faults
+    assert fault.task == "tone" and "class_weights: Unknown label 'yess'. Did you mean 'yes'?" in fault.found
+
+
+def test_long_numbers_are_not_the_same_for_being_close(tmp_path: Path) -> None:
+    ids = table(tmp_path / "ids.csv", rows(100, ("90071992547409921", "90071992547409922")))
+    assert "label variants" not in sorts(report({"train": ids}))
+    same = table(tmp_path / "same.csv", rows(100, ("1", "1.0", "2")))
+    assert "'1', '1.0'" in one(report({"train": same}), "label variants").found
 
 
 def test_twenty_times_as_many_rows_are_even_enough(tmp_path: Path) -> None:

@@ -24,6 +24,12 @@ def test_each_candidate_is_read_with_the_context() -> None:
     assert asked is not None and asked.sequences[0] == ("He fell. What was the cause?", "He slept.")
 
 
+@pytest.mark.parametrize(("cell", "found"), [(["a"], "a list"), ({"k": 1}, "an object")])
+def test_what_is_no_text_is_no_candidate(cell: Any, found: str) -> None:
+    with pytest.raises(ValueError, match=f"has {found} among its candidates"):
+        Choice(choices="names").item(TASK, ROW | {"names": ["Ann", cell]})
+
+
 def test_candidates_may_be_a_list_and_fill_a_blank() -> None:
     task = Task(name="fill", kind="choice", text=["text", "query"], label="label")
     row = {"text": "Ann met Bob.", "query": "@x was met.", "names": ["Ann", "Bob"], "label": ["Bob"]}

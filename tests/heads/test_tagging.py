@@ -49,6 +49,21 @@ def independent_f1(answers: list[list[str]], targets: list[list[str]]) -> float:
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
+@pytest.mark.parametrize(
+    ("row", "found"),
+    [
+        ({"tokens": ["in", "Rome"], "tags": [None, "O"]}, "has a word without a tag"),
+        ({"tokens": ["in", "Rome"], "tags": ["O", " "]}, "has a word without a tag"),
+        ({"tokens": ["in", "Rome"], "tags": ["O", ["B-place"]]}, "has a list where one label is needed"),
+        ({"tokens": ["in", None], "tags": ["O", "O"]}, "has nothing among its words"),
+        ({"tokens": ["in", {"w": 1}], "tags": ["O", "O"]}, "has an object among its words"),
+    ],
+)
+def test_what_is_no_word_and_no_tag_is_refused(row: dict[str, Any], found: str) -> None:
+    with pytest.raises(ValueError, match=found):
+        KIND.target(row, TASK, TASK.labels)
+
+
 tags = st.sampled_from(["O", "B-a", "I-a", "B-b", "I-b"])
 rows = st.lists(st.lists(st.tuples(tags, tags), max_size=8), min_size=1, max_size=6)
 

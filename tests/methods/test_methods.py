@@ -98,3 +98,19 @@ def test_a_depth_is_told_against_an_encoder_in_the_hubs_cache(
 def test_every_methods_own_values_have_no_fault() -> None:
     for name in METHODS:
         assert value_faults(MethodChoice(name=name), 8) == []
+
+
+@pytest.mark.parametrize(
+    ("of", "found"),
+    [
+        ("mtdnn", "of is mtdnn; possible: {name: METHOD"),
+        ({"name": ["a"]}, "of is {'name': ['a']}; possible"),
+        ({"name": "mtdnn", "options": 5}, "possible: {name: METHOD"),
+        ({"name": "mtdnn", "tasks": "x"}, "possible: {name: METHOD"),
+        ({"name": "mtdn"}, "method 'single', of: Unknown method 'mtdn'. Did you mean 'mtdnn'?"),
+        ({"name": "mtdnn", "options": {"depht": 1}}, "Unknown option 'depht'"),
+    ],
+)
+def test_what_is_no_other_method_is_refused_before_the_training(of: object, found: str) -> None:
+    (fault,) = value_faults(MethodChoice(name="single", options={"of": of}), 8)
+    assert found in fault

@@ -1,5 +1,7 @@
 """The task file: what is read of it, overrides, faults."""
 
+import os
+
 import pytest
 
 from onepass.errors import ConfigError
@@ -281,6 +283,11 @@ class TestFaults:
         assert "Did you mean 'tasks.yaml'?" in faults(tmp_path / "task.yaml")
         assert "is a folder" in faults(tmp_path)
         assert "There is no folder" in faults(tmp_path / "none" / "tasks.yaml")
+        os.mkfifo(tmp_path / "pipe.yaml")
+        assert "pipe.yaml is no file that can be read more than once" in faults(tmp_path / "pipe.yaml")
+        os.mkfifo(tmp_path / "pipe.csv")
+        task = write("tasks: {a: {train: pipe.csv, text: a, label: b}}")
+        assert "pipe.csv' is no file that can be read more than once" in faults(task)
 
     def test_a_data_file_given_by_mistake_is_not_parsed(self, write):
         assert "is no task file but data" in faults(write("a,b\n" * 3_000_000))

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from onepass.atomic import locked
+from onepass.atomic import draft_of, locked
 from onepass.errors import ConfigError, FolderError
 from onepass.model import Model
 from onepass.training import train
-from onepass.training.checkpoint import Checkpoints
+from onepass.training.checkpoint import Checkpoints, checkpoint_folder
 
 Kill = Callable[..., None]
 OPTIONS = ["train.epochs=3", "train.batch_size=8", "train.evaluate_every=0.5", "train.checkpoint_every_s=0"]
@@ -70,6 +70,13 @@ def test_a_method_with_stages_goes_on_in_its_stage(news: Path, tmp_path: Path, k
 
 
 def test_nothing_is_left_of_the_checkpoints_when_the_model_is_saved(news: Path, tmp_path: Path) -> None:
+    train(news, tmp_path / "out" / "model", overrides=OPTIONS, progress=False)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["model"]
+
+
+def test_a_checkpoint_that_was_half_written_is_cleared_away(news: Path, tmp_path: Path) -> None:
+    left = draft_of(checkpoint_folder(tmp_path / "out" / "model"))
+    left.mkdir(parents=True)
     train(news, tmp_path / "out" / "model", overrides=OPTIONS, progress=False)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["model"]
 

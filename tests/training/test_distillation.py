@@ -9,9 +9,10 @@ import pytest
 import torch
 
 import onepass
+from onepass.cached import cache_folder
 from onepass.errors import ConfigError
 from onepass.model import Model
-from onepass.training import distillation, run
+from onepass.training import run
 from onepass.training.distillation import Teaching, teach
 from onepass.training.loop import Trainer
 from onepass.training.objective import Objective
@@ -178,6 +179,17 @@ def test_labels_in_another_order_are_put_in_order_and_others_refused(
         asked_of(trainer, news, teacher)
 
 
+def test_a_teacher_that_knows_the_task_as_another_kind_is_refused(make_trainer: MakeTrainer, news: Path, teacher: Path):
+    trainer = make_trainer()
+    for number, kind in ((TOPIC, "multilabel"), (SAME, "regression")):
+        item = trainer.sets[number]
+        item.task = item.task.model_copy(update={"kind": kind})
+    with pytest.raises(ConfigError) as error:
+        asked_of(trainer, news, teacher)
+    assert "task 'topic': it is classification there, multilabel here." in str(error.value)
+    assert "task 'same': it is classification there, regression here." in str(error.value)
+
+
 def test_a_teacher_of_other_tasks_is_refused(make_trainer: MakeTrainer, news: Path, teacher: Path):
     trainer = make_trainer()
     for item in trainer.sets:
@@ -224,5 +236,5 @@ def test_a_cache_that_cannot_be_written_does_not_stop_a_training(
 ):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert distillation.cache_folder().parts[-2:] == ("onepass", "teachers")
+    assert cache_folder("teachers").parts[-2:] == ("onepass", "teachers")
     assert asked_of(make_trainer(), news, teacher).logits[TOPIC] is not None

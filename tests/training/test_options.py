@@ -182,6 +182,20 @@ def test_own_and_given_teachers_are_not_mixed():
         assert fault.startswith(f"train.distill and train.{own}: ") and fault.endswith("Give one.")
 
 
+@pytest.mark.parametrize(
+    ("train", "fault"),
+    [
+        ({"distill": {"teachers": None}}, "train.distill.teachers is None; possible: a path, or a list of paths."),
+        ({"distill": {"teachers": 5}}, "train.distill.teachers is 5; possible: a path, or a list of paths."),
+        ({"epochs": 10**400}, "possible: a whole number from 0."),
+        ({"sampler": {"name": ["a"]}}, "train.sampler: Unknown sampler"),
+    ],
+)
+def test_what_is_no_value_at_all_is_refused_too(train: dict[str, Any], fault: str):
+    (found,) = faults_of(**train)
+    assert fault in found
+
+
 def test_an_encoder_of_teachers_wants_teachers():
     assert faults_of(teacher_encoder="larger", teachers=0) == [
         "train.teacher_encoder: with train.teachers=0 there are none. Leave teachers out, or give 1 or more."

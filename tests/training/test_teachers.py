@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from onepass.errors import EncoderError
+from onepass.errors import ConfigError, EncoderError
 from onepass.tasks import read_task_file
 from onepass.training import run
 from onepass.training.options import TrainOptions
@@ -107,6 +107,20 @@ def test_an_encoder_of_teachers_is_found_beside_the_task_file_and_missed_before_
     with pytest.raises(EncoderError, match="gone"):
         run.train(news, tmp_path / "model", overrides=["train.teacher_encoder=./gone"], progress=False)
     assert not (tmp_path / "model").exists()
+
+
+def test_tasks_of_kinds_that_learn_from_labels_alone_are_trained_without_teachers(
+    news: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    for key in ("tone", "same"):
+        news.write_text("\n".join(line for line in news.read_text().splitlines() if f"  {key}:" not in line))
+    news.write_text(news.read_text().replace("label: topic", "label: topic\n    windows: 4"))
+    with caplog.at_level("INFO"):
+        model = run.train(news, tmp_path / "model", overrides=["preset=best", "epochs=1"], progress=False)
+    assert model.training_record["options"]["teachers"] == model.training_record["options"]["task_teachers"] == 0
+    assert "trained without teachers: no task is of a kind that learns from them" in caplog.text
+    with pytest.raises(ConfigError, match="no task is of a kind that learns from a teacher"):
+        run.train(news, overrides=[f"train.distill={{teachers: {tmp_path / 'model'}}}"], progress=False)
 
 
 def test_a_resumed_training_keeps_the_teachers_that_were_finished(

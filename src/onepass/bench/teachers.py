@@ -51,10 +51,10 @@ def teachers_of(run: Run) -> tuple[Run, ...]:
     from onepass.methods import METHODS
     from onepass.training.device import device_of
     from onepass.training.options import train_options
-    from onepass.training.teachers import teacher_files, teachers_wanted
+    from onepass.training.teachers import teacher_files, teachers_wanted, with_learners
 
     file = read_suite(run)
-    options = train_options(file.train)
+    options = with_learners(train_options(file.train), file.tasks.values())
     count = teachers_wanted(options, METHODS[file.method.name].teachers, len(file.tasks), device_of(options))
     together, alone = teacher_files(file, options, count)
     names = tuple(file.tasks)

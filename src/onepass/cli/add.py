@@ -47,7 +47,10 @@ def add(
     keys = given(train=train, text=text, label=label, kind=kind, validation=validation, test=test, metric=metric)
     listen(quiet or json)
     if (file is None) == (name is None):
-        raise ConfigError("Give either a task file, or one task with --name, --train, --text and --label.")
+        found = f" Beside --name there is {file!r}; options are written as key=value." if file else ""
+        raise ConfigError(f"Give either a task file, or one task with --name, --train, --text and --label.{found}")
+    if name is not None and overrides:
+        raise ConfigError(f"{overrides[0]!r} is for a task file; with --name give --kind, --metric and so on.")
     if name is not None:
         tasks = [make_task(name, keys, checks=[check_kinds])]
     elif keys:

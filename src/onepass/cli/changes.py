@@ -32,7 +32,10 @@ def adding_options(texts: Sequence[str]) -> AddOptions:
         key, equals, value = text.partition("=")
         if not equals:
             raise ConfigError(f"{text!r}: write it as key=value, for example epochs=20.")
-        values[key.strip().removeprefix("train.")] = parse(value).value
+        document = parse(value)
+        if document.faults:
+            raise ConfigError(f"{text!r}: {document.faults[0][1]}")
+        values[key.strip().removeprefix("train.")] = document.value
     return add_options(values)
 
 

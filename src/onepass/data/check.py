@@ -4,9 +4,9 @@ Each file is read once, row by row, however many tasks read it. Nothing stops at
 read is one finding among the others.
 """
 
-import math
 import unicodedata
 from collections.abc import Iterator, Mapping
+from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -118,6 +118,9 @@ def _check_task(task: Task, splits: dict[str, SplitRows]) -> Iterator[Finding]:
         yield from _check_rows(split, labels)
     if train is None:
         return
+    if labels:
+        for fault in train.kind.named_faults(task.model_copy(update={"labels": labels})):
+            yield train.finding("fault", "option", f"has an option that does not fit: {fault.rstrip('.')}", "")
     if train.complete and len(train):
         yield from _check_labels(task, train)
         yield from _check_validation(task, train, splits.get("validation"))
@@ -203,11 +206,16 @@ def _unknown_labels(split: SplitRows, labels: tuple[str, ...]) -> Iterator[Findi
 def _check_labels(task: Task, train: SplitRows) -> Iterator[Finding]:
     """What the labels of the training rows say about the task."""
     counts = {label: rows.count for label, rows in train.labels.items()}
-    if len(np.unique(train.answers)) == 1 or list(counts.values()) == [len(train)]:  # texts of one tag differ in length
+    alike = len(np.unique(train.answers)) == 1
+    one_label = list(counts.values()) == [len(train)]  # texts of one tag differ in length
+    if one_label or (alike and train.kind.teaches_nothing(train.answer)):
         found = f"has nothing to learn: every training row says {short(train.answer)}"
         advice = "Add rows that say something else, or leave the task out."
         yield train.finding("fault", "single label", found, advice)
         return
+    if alike:
+        found = f"has the same answer in every training row: {short(train.answer)}"
+        yield train.warning("one answer", found, "Is that what is meant? It may not learn to give another one.")
     if len(counts) >= MAX_LABELS or (len(counts) >= 20 and 2 * len(counts) > len(train)):
         found = f"has {len(counts):,} different labels in {numbered(len(train), 'row')}"
         yield train.warning("many labels", found, f"Is {task.label!r} the column of the label?")
@@ -255,7 +263,7 @@ def _folded(label: str) -> str:
     an accent."""
     folded = "".join(_plain(label).casefold().split())
     try:
-        number = float(folded)
-    except ValueError:
+        number = Decimal(folded)  # not a float, to which two long numbers may be the same
+    except InvalidOperation:
         return folded
-    return repr(number) if math.isfinite(number) else folded
+    return str(number.normalize()) if number.is_finite() else folded

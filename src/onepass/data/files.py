@@ -12,7 +12,7 @@ from pathlib import Path
 from onepass.data import columnar, conll, text
 from onepass.data.rows import Chunk, RowFaults
 from onepass.errors import DataError, listed
-from onepass.tasks.paths import similar
+from onepass.tasks.paths import ONCE, similar
 
 __all__ = ["FORMATS", "Chunk", "Format", "RowFaults", "column_names", "format_of", "read_chunks"]
 
@@ -98,9 +98,7 @@ def format_of(path: Path) -> Format:
         raise DataError(f"{path} is a folder. Give a data file.")
     if not path.is_file():
         if path.exists():
-            raise DataError(
-                f"{path} is no file that can be read more than once. Write what comes from it to a file first."
-            )
+            raise DataError(f"{path} {ONCE}")
         raise DataError(f"There is no file {path}.{similar(path)}")
     ending = path.suffix.lower()
     if ending not in FORMATS:

@@ -1,6 +1,6 @@
 """Sets on the Hugging Face hub, for whoever has a network: `hub:OWNER/NAME`, `hub:OWNER/NAME/CONFIG`, and `#SPLIT`.
 
-A split is fetched once and kept as a parquet file in the cache (ONEPASS_CACHE, else ~/.cache/onepass), so that the next
+A split is fetched once and kept as a parquet file in the cache (see `cached`), so that the next
 run needs no network.
 """
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from onepass.atomic import draft_of
+from onepass.cached import cache_folder
 from onepass.errors import DataError
 from onepass.extras import advice
 
@@ -25,8 +26,7 @@ def hub_file(source: str, split: str) -> Path:
     if not parts or len(parts) > 3:
         raise DataError(f"{source!r} names no set of the hub. Possible: hub:OWNER/NAME, hub:OWNER/NAME/CONFIG.")
     split = named or split
-    cache = Path(os.environ.get("ONEPASS_CACHE", "~/.cache/onepass")).expanduser() / "hub"
-    path = cache / (re.sub(r"[^A-Za-z0-9._-]+", "_", "_".join([*parts, split])) + ".parquet")
+    path = cache_folder("hub") / (re.sub(r"[^A-Za-z0-9._-]+", "_", "_".join([*parts, split])) + ".parquet")
     if not path.is_file():
         rows = hub_rows("/".join(parts[:2]), parts[2] if len(parts) > 2 else None, split)
         _keep(path, rows, source)

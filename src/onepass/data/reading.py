@@ -50,6 +50,12 @@ class Reader(Protocol):
     def said(self, task: Task, row: Row, target: Any) -> str:
         """What the row says, in a form that is equal for equal answers."""
 
+    def teaches_nothing(self, answer: str) -> bool:
+        """Whether rows that all say this, as `said` has it, cannot be trained on."""
+
+    def named_faults(self, task: Task) -> list[str]:
+        """What is wrong with the labels that the task's options name, once its labels are known."""
+
     @property
     def blank_advice(self) -> str:
         """What to tell who leaves the label's cell blank, if anything."""

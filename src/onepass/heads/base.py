@@ -156,6 +156,10 @@ class Kind:
         """What the row says, as a number or an array; ValueError, in words, if that cannot be."""
         raise NotImplementedError
 
+    def named_faults(self, task: Task) -> list[str]:
+        """What is wrong with the labels that the task's options name, once its labels are known."""
+        return []
+
     def faults(self, task: Task, targets: np.ndarray) -> list[str]:
         """Why a task cannot be trained on these targets, if so."""
         return []
@@ -167,6 +171,13 @@ class Kind:
     def said(self, task: Task, row: Row, target: Any) -> str:
         """What the row says, in a form that is equal for equal answers."""
         return ", ".join(map(repr, sorted(set(self.labels_in(task, row))))) or str(target)
+
+    def teaches_nothing(self, answer: str) -> bool:
+        """Whether rows that all say this, as `said` has it, cannot be trained on.
+
+        A kind with several points a row still learns which of them it is.
+        """
+        return not self.ragged
 
     def all_ranges(self, task: Task, length: int) -> NDArray[np.int16]:
         """The tokens (m, 2) that the head reads of a sequence about which nothing is known but its length."""

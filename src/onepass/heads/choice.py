@@ -11,7 +11,7 @@ import numpy as np
 from onepass.data.examples import Ragged
 from onepass.data.items import Item, Reading
 from onepass.heads import scaling
-from onepass.heads.base import Kind, Row, blank, texts_of, wrong_option
+from onepass.heads.base import NO_TEXTS, Kind, Row, blank, texts_of, wrong_option
 from onepass.heads.cells import listed_cell, shown, whole_number
 from onepass.heads.points import choice_entropy, choice_loss, softmax
 from onepass.prediction import Prediction
@@ -90,6 +90,9 @@ class Choice(Kind):
         cells: list[Any] = [row[column] for column in self.choices]
         if len(cells) == 1 and not blank(cells[0]):
             cells = listed_cell(cells[0])
+        for cell in cells:
+            if type(cell) in NO_TEXTS:
+                raise ValueError(f"has {NO_TEXTS[type(cell)]} among its candidates, where a text is needed.")
         return ["" if blank(cell) else str(cell).strip() for cell in cells]
 
     def candidates(self, row: Row) -> list[str]:

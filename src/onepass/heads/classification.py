@@ -103,20 +103,21 @@ class Classification(Kind):
         except ValueError:
             raise ValueError(f"has label {label!r}. Labels: {first_of(labels)}.") from None
 
-    def faults(self, task: Task, targets: np.ndarray) -> list[str]:
-        seen = np.unique(targets)
+    def named_faults(self, task: Task) -> list[str]:
         named = self.class_weights if isinstance(self.class_weights, Mapping) else {}
         faults = [
-            f"Task {task.name!r}, class_weights: {unknown('label', label, task.labels)}"
-            for label in named
-            if label not in task.labels
+            f"class_weights: {unknown('label', label, task.labels)}" for label in named if label not in task.labels
         ]
         if self.named is not None and self.named not in task.labels:
-            faults.append(f"Task {task.name!r}, threshold: {unknown('label', self.named, task.labels)}")
-        if len(seen) < 2:
-            only = f"only {task.labels[int(seen[0])]!r}" if len(seen) else "none"
-            faults.append(f"Task {task.name!r} needs at least two labels to learn from; its training rows have {only}.")
+            faults.append(f"threshold: {unknown('label', self.named, task.labels)}")
         return faults
+
+    def faults(self, task: Task, targets: np.ndarray) -> list[str]:
+        seen = np.unique(targets)
+        if len(seen) > 1:
+            return []
+        only = f"only {task.labels[int(seen[0])]!r}" if len(seen) else "none"
+        return [f"Task {task.name!r} needs at least two labels to learn from; its training rows have {only}."]
 
     def fit(self, task: Task, targets: np.ndarray) -> dict[str, Any]:
         if isinstance(self.class_weights, Mapping):

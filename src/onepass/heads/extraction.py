@@ -81,6 +81,15 @@ class Extraction(Kind):
     def said(self, task: Task, row: Row, target: Any) -> str:
         return str(target.value)
 
+    def teaches_nothing(self, answer: str) -> bool:
+        return answer == str(())
+
+    def faults(self, task: Task, targets: np.ndarray) -> list[str]:
+        if any(len(spans) for spans in targets):
+            return []
+        found = f"none of its {len(targets):,} training rows has one"
+        return [f"Task {task.name!r} needs at least one answer to learn from; {found}."]
+
     def fit(self, task: Task, targets: np.ndarray) -> dict[str, Any]:
         return {"no_answer": any(not spans for spans in targets)}
 

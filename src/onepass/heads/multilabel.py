@@ -141,17 +141,20 @@ class Multilabel(Kind):
         target[[labels.index(label) for label in found]] = 1.0
         return target
 
-    def faults(self, task: Task, targets: np.ndarray) -> list[str]:
-        faults = []
+    def named_faults(self, task: Task) -> list[str]:
         named = self.threshold.label if isinstance(self.threshold, Rule) else None
-        if named is not None and named not in task.labels:
-            faults.append(f"Task {task.name!r}, threshold: {unknown('label', named, task.labels)}")
+        if named is None or named in task.labels:
+            return []
+        return [f"threshold: {unknown('label', named, task.labels)}"]
+
+    def faults(self, task: Task, targets: np.ndarray) -> list[str]:
+        rows = f"of its {len(targets):,} training rows"
         if not targets.any():
-            faults.append(
-                f"Task {task.name!r} needs at least one label to learn from; none of its {len(targets):,} training "
-                "rows has one."
-            )
-        return faults
+            return [f"Task {task.name!r} needs at least one label to learn from; none {rows} has one."]
+        if (targets == targets[0]).all():
+            only = ", ".join(repr(task.labels[place]) for place in np.flatnonzero(targets[0]))
+            return [f"Task {task.name!r} needs rows that differ to learn from; each {rows} has {only}."]
+        return []
 
     def fit(self, task: Task, targets: np.ndarray) -> dict[str, Any]:
         """How often each label is given, a little towards one half so that none is 0 or 1."""

@@ -14,7 +14,7 @@ from onepass.data.examples import Ragged
 from onepass.data.items import Item, Reading
 from onepass.errors import first_of
 from onepass.heads import scaling
-from onepass.heads.base import Kind, Row, blank, checked_windows, label_text
+from onepass.heads.base import NO_TEXTS, Kind, Row, blank, checked_windows, label_cell
 from onepass.heads.cells import listed_cell
 from onepass.prediction import Prediction, Span
 from onepass.tasks import Task
@@ -68,7 +68,11 @@ def words_of(cell: Any, count: int | None = None) -> tuple[str, list[tuple[int, 
     if isinstance(cell, str) and not cell.lstrip().startswith("["):
         by_space = [match.span() for match in re.finditer(r"\S+", cell)]
         return cell, by_space if len(by_space) == count else [match.span() for match in _WORD.finditer(cell)]
-    words = [str(word) for word in listed_cell(cell)]
+    given = listed_cell(cell)
+    for word in given:
+        if word is None or type(word) in NO_TEXTS:
+            raise ValueError(f"has {NO_TEXTS.get(type(word), 'nothing')} among its words, where a text is needed.")
+    words = [str(word) for word in given]
     text = " ".join(words)
     ends = np.cumsum([len(word) + 1 for word in words]).tolist()
     return text, [(end - 1 - len(word), end - 1) for word, end in zip(words, ends, strict=True)]
@@ -126,7 +130,10 @@ class Tagging(Kind):
         self.windows = checked_windows(windows, overlap)
 
     def tags(self, task: Task, row: Row) -> list[str]:
-        return [label_text(tag) for tag in listed_cell(row[task.label])]
+        tags = listed_cell(row[task.label])
+        if any(blank(tag) for tag in tags):
+            raise ValueError("has a word without a tag. Give each word one; O is the tag of words that have no other.")
+        return [label_cell(tag) for tag in tags]
 
     def item(self, task: Task, row: Row) -> Item | None:
         if blank(row[task.text[0]]):

@@ -103,7 +103,8 @@ def rename_task(folder: Path, old: str, new: str) -> tuple[Model, Proof]:
         change.drop(old)
         place = change.place(new)
         place.mkdir(parents=True)
-        write_json(place / "task.json", {**known, "name": task.name})
+        # What the training said of it stands under the name it had then.
+        write_json(place / "task.json", {"trained_as": old, **known, "name": task.name})
         shutil.copyfile(change.edit.folder / "tasks" / old / "weights.safetensors", place / "weights.safetensors")
         model.tasks[number] = task
         return model, change.prove({new: old})

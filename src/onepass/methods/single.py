@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from onepass.encoder.batch import Batch
 from onepass.encoder.encoder import Encoder
-from onepass.errors import ConfigError
+from onepass.errors import ConfigError, listed
 from onepass.methods.asked import Asked
 from onepass.methods.base import READOUTS, Method, Pooler, Stage, States, TokenStates, starts_of
 
@@ -61,6 +61,22 @@ class OwnCopy(nn.Module):
         self.own.fill_(number)
 
 
+def check_copied(of: Any) -> None:
+    """Raise if this is not another method with its options."""
+    from onepass.methods import METHODS, option_faults  # which imports this file
+
+    wanted: dict[str, Any] = {"options": {}, "tasks": 1, **of} if isinstance(of, dict) else {}
+    named = isinstance(wanted.get("name"), str) and wanted["name"] != "single"
+    whole = wanted.keys() == {"name", "options", "tasks"} and isinstance(wanted["options"], dict)
+    if not named or not whole or type(wanted["tasks"]) is not int or wanted["tasks"] < 1:
+        raise ConfigError(
+            f"method 'single': of is {of}; possible: {{name: METHOD, options: {{...}}, tasks: 1}}, another method of "
+            f"{', '.join(name for name in METHODS if name != 'single')}."
+        )
+    if faults := option_faults(wanted["name"], wanted["options"]):
+        raise ConfigError(listed([f"method 'single', of: {fault}" for fault in faults]))
+
+
 class Single(Method):
     """Each task reads the text with a model of its own, trained on its own data, with its own best checkpoint.
 
@@ -77,10 +93,8 @@ class Single(Method):
         super().__init__(encoder)
         self.readout = READOUTS[readout]
         self.of = of
-        if of is not None and (of.get("name") in (None, "single") or not of.keys() <= {"name", "options", "tasks"}):
-            raise ConfigError(
-                f"method 'single': of is {of}; possible: {{name: METHOD, options: {{...}}, tasks: 1}}, another method."
-            )
+        if of is not None:
+            check_copied(of)
         encoder.requires_grad_(False)  # only the tasks' copies learn
 
     def new_task(self) -> nn.Module:

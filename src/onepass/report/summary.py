@@ -52,8 +52,13 @@ def summary(folder: Path) -> dict[str, Any]:
 
 def _alarms(config: dict[str, Any], tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What the training said of tasks that are as it left them: not removed, nor trained anew since."""
-    of_training = {task["name"] for task in tasks if "added" not in task}
-    return [alarm for alarm in config["training"].get("alarms", []) if alarm["task"] in of_training]
+    of_training = {task.get("trained_as", task["name"]): task["name"] for task in tasks if "added" not in task}
+    found = []
+    for alarm in config["training"].get("alarms", []):
+        if (then := alarm["task"]) in of_training:
+            now = of_training[then]  # the message begins with the name, too
+            found.append(alarm | {"task": now, "message": now + alarm["message"].removeprefix(then)})
+    return found
 
 
 def _reads_once(config: dict[str, Any]) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 from onepass.errors import ConfigError, listed, unknown
 from onepass.tasks.file import TOP_KEYS
-from onepass.tasks.paths import encoder_path, similar, whole_path, with_whole_paths
+from onepass.tasks.paths import ONCE, encoder_path, similar, whole_path, with_whole_paths
 from onepass.tasks.task import FILE_KEYS, shown
 
 Place = tuple[str, ...]  # as in plain_yaml, which is imported with a task file: who asks a model needs no YAML
@@ -104,6 +104,8 @@ def _read(path: Path) -> str:
     try:
         if path.is_dir():
             raise ConfigError(f"{path} is a folder. Give the task file in it.")
+        if path.exists() and not path.is_file():
+            raise ConfigError(f"{path} {ONCE}")
         if not path.is_file():
             raise ConfigError(f"There is no task file {path}.{similar(path)}")
         if path.suffix.lower() in DATA_SUFFIXES or path.stat().st_size > MAX_BYTES:

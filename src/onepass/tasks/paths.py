@@ -6,6 +6,8 @@ from typing import Any
 
 from onepass.errors import did_you_mean
 
+ONCE = "is no file that can be read more than once. Write what comes from it to a file first."
+"""Of a pipe"""
 TRAIN_FILE_KEYS = ("teachers", "baseline")
 
 
@@ -53,6 +55,8 @@ def unreadable(path: Path) -> str:
     try:
         if path.is_dir():
             return f"{str(path)!r} is a folder. Give a data file."
-        return "" if path.is_file() else f"there is no file {str(path)!r}.{similar(path)}"
+        if path.is_file():
+            return ""
+        return f"{str(path)!r} {ONCE}" if path.exists() else f"there is no file {str(path)!r}.{similar(path)}"
     except OSError as error:
         return f"{str(path)!r} cannot be read: {error.strerror}."

@@ -29,7 +29,7 @@ from onepass.training.best import Best
 from onepass.training.cache import TextCache, multiplies_halves
 from onepass.training.evaluation import as_logits, score_decisions, scores_of
 from onepass.training.optimizer import PlainAdamW, parameter_groups, rate_at, set_rates
-from onepass.training.options import TrainOptions
+from onepass.training.options import BOUNDLESS, TrainOptions
 from onepass.training.sets import TaskSet, fingerprint, read_set
 from onepass.training.start import as_numbers, fitted_head, most_similar
 
@@ -88,9 +88,11 @@ def add_options(values: Mapping[str, Any]) -> AddOptions:
         faults.append(f"like is {like!r}; possible: the name of a task.")
     for key in (key for key in values if key in known and key != "like"):
         wanted = mismatch(values[key], types[key])
-        least = 1 if key == "batch_size" else 0
-        if not wanted and not isinstance(values[key], str) and not least <= values[key] < math.inf:
+        least, most = 1 if key == "batch_size" else 0, BOUNDLESS if type(values[key]) is int else math.inf
+        if not wanted and not isinstance(values[key], str) and not least <= values[key] < most:
             wanted = f"a number from {least}"
+        if not wanted and key == "seed" and values[key] >= 2**32:
+            wanted = f"a whole number from 0 to {2**32 - 1}"
         if wanted:
             faults.append(f"{key} is {values[key]!r}; possible: {wanted}.")
     if faults:

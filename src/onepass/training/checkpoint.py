@@ -5,6 +5,7 @@ A checkpoint is a folder beside the output, written whole or not at all, and rem
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import shutil
@@ -131,7 +132,9 @@ class Checkpoints:
         return saved
 
     def remove(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+        drafts = self.folder.parent.glob(f".{glob.escape(self.folder.name)}.*.new")  # of trainings that were killed
+        for folder in (self.folder, *drafts):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def training_key(file: TaskFile, sets: Sequence[TaskSet]) -> str:

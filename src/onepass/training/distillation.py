@@ -22,6 +22,7 @@ from safetensors.numpy import load_file, save_file
 from torch import Tensor
 
 from onepass.atomic import MANIFEST
+from onepass.cached import cache_folder
 from onepass.contents import read_config, read_tasks
 from onepass.data.examples import Examples
 from onepass.data.stream import sorted_batches
@@ -121,12 +122,23 @@ def teach(
     counts = [0] * len(sets)
     faults = []
     known = {item.task.name: number for number, item in enumerate(sets) if teachable(make_kind(item.task))}
+    if not known:
+        raise ConfigError(
+            "train.distill: no task is of a kind that learns from a teacher. Possible are those that give one answer "
+            "to the whole of a text, read in one window. Leave distill out."
+        )
     for folder in map(Path, teachers_of(options.teachers)):
         tasks = [Task(**{k: v for k, v in task.items() if k in Task.model_fields}) for task in read_tasks(folder)]
         pupils = {number: known[task.name] for number, task in enumerate(tasks) if task.name in known}
         if not pupils:
             names = ", ".join(task.name for task in tasks)
             faults.append(f"{folder} knows none of the tasks {', '.join(known)}; it has {names}.")
+            continue
+        others = [(tasks[number], sets[pupil].task) for number, pupil in pupils.items()]
+        if wrong := [(own, task) for own, task in others if own.kind != task.kind]:
+            faults += [
+                f"{folder}, task {task.name!r}: it is {own.kind} there, {task.kind} here." for own, task in wrong
+            ]
             continue
         # The same rows in the same order, whatever the tokenizer: which are held back depends on the texts alone.
         own = Tokenizer.load(folder / "tokenizer.json", read_config(folder)["encoder"]["max_length"])
@@ -154,7 +166,7 @@ def kept_answers(
     folder: Path, sets: Sequence[TaskSet], pupils: dict[int, int], everything: bool, device: str
 ) -> dict[int, Array]:
     """What `answers_of` found, now or in an earlier training."""
-    cached = cache_folder() / f"{_key(folder, sets, pupils, everything)}.safetensors"
+    cached = cache_folder("teachers") / f"{_key(folder, sets, pupils, everything)}.safetensors"
     try:
         return {int(number): values for number, values in load_file(cached).items()}
     except (OSError, SafetensorError):
@@ -204,12 +216,6 @@ def _ask(teacher: Model, examples: Examples, asked: Sequence[int]) -> list[Array
             for values, logits in zip(found, teacher.logits(batch, asked), strict=True):
                 values[rows] = logits
     return found
-
-
-def cache_folder() -> Path:
-    """Where answers of teachers are kept between trainings."""
-    base = os.environ.get("ONEPASS_CACHE") or f"{os.environ.get('XDG_CACHE_HOME') or '~/.cache'}/onepass"
-    return Path(base).expanduser() / "teachers"
 
 
 def _key(folder: Path, sets: Sequence[TaskSet], pupils: dict[int, int], all_texts: bool) -> str:

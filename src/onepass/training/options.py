@@ -156,6 +156,7 @@ class TrainOptions:
 
 
 LEAST_EFFORT = 0.1
+BOUNDLESS = 2**53  # whole numbers from here on are too large to be computed with, and no option means anything
 # What is possible where it is not any number from 0: the least and the most.
 LIMITS: dict[str, tuple[float, float]] = {
     "batch_tokens": (1, math.inf),
@@ -231,7 +232,8 @@ def check_train(file: TaskFile) -> list[str]:
 
 def teachers_of(value: Any) -> list[str]:
     """The folders of teachers, of which there may be one or several."""
-    return [value] if isinstance(value, str) else [item for item in value if isinstance(item, str)]
+    items = value if isinstance(value, list) else [value]
+    return [item for item in items if isinstance(item, str)]
 
 
 def sampler_of(value: Any) -> Sampler:
@@ -295,7 +297,7 @@ def _mismatch(key: str, value: Any, kind: Any) -> str | None:
         return None
     least, most = LIMITS.get(key, (0, math.inf))
     right = type(value) is int if kind is int else type(value) in (int, float)
-    if right and least <= value <= most and math.isfinite(value):
+    if right and least <= value <= most and value < (BOUNDLESS if type(value) is int else math.inf):
         return None
     to = "" if math.isinf(most) else f" to {most}"
     return f"a {'whole number' if kind is int else 'number'} from {least}{to}"

@@ -26,7 +26,14 @@ from onepass.training.finetuning import JointFolder, copies_of, joint_record, se
 from onepass.training.loop import Trainer
 from onepass.training.options import TrainOptions, check_train, train_options
 from onepass.training.sets import read_sets
-from onepass.training.teachers import forget_teachers, own_teachers, teachers_folder, teachers_wanted, tell_of_teachers
+from onepass.training.teachers import (
+    forget_teachers,
+    own_teachers,
+    teachers_folder,
+    teachers_wanted,
+    tell_of_teachers,
+    with_learners,
+)
 
 CHECKS = (check_method, check_kinds, check_served, check_train)
 
@@ -53,7 +60,7 @@ def train(
         raise ConfigError(listed(faults))
     if output is not None:
         check_output(Path(output), overwrite=overwrite)
-    options = train_options(file.train)
+    options = with_learners(train_options(file.train), file.tasks.values())
     set_seed(options.seed)
     encoder, tokenizer = load_encoder(file.encoder, max_length=options.max_length)
     choice = settle_method(file.method, len(file.tasks))

@@ -58,7 +58,8 @@ def read_set(task: Task, tokenizer: Tokenizer, least_rows: int = 0) -> TaskSet:
         validation = read_examples(task, path_of(task, "validation"), kind, tokenizer, task.labels)
     if not len(validation) and len(train) >= least_rows:
         log.warning("%s: none of its %d rows can be spared for validation: it is not scored", task.name, len(train))
-    if faults := kind.faults(task, train.targets):
+    named = [f"Task {task.name!r}, {fault}" for fault in kind.named_faults(task)]
+    if faults := named + kind.faults(task, train.targets):
         raise DataError(f"{source}: {listed(faults)}")
     for name, rows in (("train", train), ("validation", validation)):
         if rows.blank_rows:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,9 @@ from typing import Any
 
 from onepass.atomic import verify
 from onepass.errors import OnepassError
-from onepass.tasks import MethodChoice, TaskFile
+from onepass.heads import make_kind
+from onepass.tasks import MethodChoice, Task, TaskFile
+from onepass.training.distillation import teachable
 from onepass.training.options import LEAST_EFFORT, DistillOptions, TrainOptions
 from onepass.training.presets import with_preset
 
@@ -31,6 +33,15 @@ ALONE = {"encoder_rate": 5e-5, "head_rate": 5e-4, "sampler": "square_root", "bat
 """What a model per task is best trained with; of samplers and batches it has no choice"""
 ALONE_EFFORT = 0.5
 MOST_RATE = 5e-5  # of another encoder, which is larger as a rule; what all-mpnet-base-v2 was trained with
+
+
+def with_learners(options: TrainOptions, tasks: Iterable[Task]) -> TrainOptions:
+    """The options without teachers where no task is of a kind that could learn from them."""
+    if any(teachable(make_kind(task)) for task in tasks):
+        return options
+    if options.teachers or options.task_teachers or options.teacher_encoder:
+        log.info("trained without teachers: no task is of a kind that learns from them")
+    return replace(options, teachers=0, task_teachers=0, teacher_encoder=None)
 
 
 def teachers_wanted(options: TrainOptions, best: int, num_tasks: int, device: str) -> int:

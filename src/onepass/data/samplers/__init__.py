@@ -24,7 +24,7 @@ __all__ = ["SAMPLERS", "Sampler", "make_sampler"]
 
 def make_sampler(name: str, **options: Any) -> Sampler:
     """The sampler of this name; its options are the arguments of its constructor."""
-    if name not in SAMPLERS:
+    if not isinstance(name, str) or name not in SAMPLERS:
         raise ConfigError(unknown("sampler", name, SAMPLERS))
     known = inspect.signature(SAMPLERS[name]).parameters
     wrong = [option for option in options if option not in known]
