@@ -98,17 +98,18 @@ def main() -> None:
         last.wait()
         peaks.append(last.peak_mb)
         rejects = [rejects_beside(path) for path in (clean, output)]
+        pairs = {"output": (clean, output), "rejects": rejects}
         result = {
             "rows": given.rows,
             "bytes": clean.stat().st_size,
             "rows_per_second": round(given.rows / seconds),
             "kills": kills,
-            "identical": filecmp.cmp(clean, output, shallow=False) and filecmp.cmp(*rejects, shallow=False),
+            "different": [name for name, pair in pairs.items() if not filecmp.cmp(*pair, shallow=False)],
             "rejected": len(rejects[0].read_text().splitlines()),
             "peak_mb": round(max(peaks)),
         }
         print(json.dumps(result) if given.json else "\n".join(f"{key:16} {value}" for key, value in result.items()))
-        sys.exit(0 if result["identical"] else 1)
+        sys.exit(1 if result["different"] else 0)
 
 
 if __name__ == "__main__":

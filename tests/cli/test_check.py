@@ -37,6 +37,16 @@ def test_method_and_training_are_checked_too(run, news):
     assert "Did you mean 'mtop'" in result.stderr and "Did you mean 'epochs'" in result.stderr
 
 
+def test_the_encoder_is_checked_too(run, news, encoder):
+    assert "encoder: There is no folder /nowhere" in run("check", news, "encoder=/nowhere").stderr
+    result = run("check", news, "max_length=512")
+    assert result.exit_code == 2 and "has positions for 64 tokens. Give train.max_length=64" in result.stderr
+    plain = news.with_name("plain.yaml")
+    task = "{train: topic.csv, text: text, label: topic}"
+    plain.write_text(f"encoder: {encoder / 'config.json'}\ntasks: {{a: {task}}}")
+    assert "config.json is a file. An encoder is a folder" in run("check", plain).stderr
+
+
 def test_init_writes_a_task_file_that_trains(run, news, tmp_path, encoder):
     (tmp_path / "files").mkdir()
     written = tmp_path / "files" / "guessed.yaml"

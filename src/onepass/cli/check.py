@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from onepass.cli.console import say, write_json
+from onepass.errors import EncoderError
 
 if TYPE_CHECKING:
     from onepass.tasks import TaskFile
@@ -48,8 +50,17 @@ def _faults(file: TaskFile) -> list[str]:
     from onepass.heads import check_kinds
     from onepass.tasks import MethodChoice
 
-    if file.method == MethodChoice() and not file.train and not any(task.group for task in file.tasks.values()):
+    plain = file.method == MethodChoice() and not file.train and not any(task.group for task in file.tasks.values())
+    if plain and (file.encoder == "embedded" or find_spec("torch") is None):
         return check_kinds(file)
+    from onepass.encoder.loading import check_encoder
     from onepass.training import CHECKS
+    from onepass.training.options import TrainOptions
 
-    return [fault for check in CHECKS for fault in check(file)]
+    faults = [fault for check in CHECKS for fault in check(file)]
+    try:
+        length = file.train.get("max_length", TrainOptions.max_length)
+        check_encoder(file.encoder, length if type(length) is int else TrainOptions.max_length)
+    except EncoderError as error:
+        faults.append(f"encoder: {error}")
+    return faults

@@ -37,11 +37,7 @@ def load_encoder(source: str | Path, *, max_length: int | None = None) -> tuple[
     """
     folder = _find(source)
     config = _config(folder)
-    if max_length is not None and max_length > config.capacity:
-        raise EncoderError(
-            f"max_length is {max_length}, but {source} has positions for {config.capacity} tokens. "
-            f"Give train.max_length={config.capacity}, or less."
-        )
+    _check_length(source, config, max_length)
     tokenizer = Tokenizer.load(_file(folder, "tokenizer.json"), max_length or min(MAX_LENGTH, config.capacity))
     if (highest := tokenizer.highest_id) >= config.vocab_size:
         raise EncoderError(
@@ -49,6 +45,23 @@ def load_encoder(source: str | Path, *, max_length: int | None = None) -> tuple[
             "from 0 on. They do not belong together."
         )
     return build_encoder(config, _translate(config, _read_weights(folder), folder)), tokenizer
+
+
+def _check_length(source: str | Path, config: EncoderConfig, max_length: int | None) -> None:
+    if max_length is not None and max_length > config.capacity:
+        raise EncoderError(
+            f"max_length is {max_length}, but {source} has positions for {config.capacity} tokens. "
+            f"Give train.max_length={config.capacity}, or less."
+        )
+
+
+def check_encoder(source: str | Path, max_length: int) -> None:
+    """Raise what `load_encoder` would raise, as far as an encoder's configuration tells it; nothing is fetched."""
+    config = known_config(source)
+    if config is None and (source == "embedded" or _is_path(source)):
+        config = _config(_find(source))
+    if config is not None:
+        _check_length(source, config, max_length)
 
 
 def known_config(source: str | Path) -> EncoderConfig | None:
@@ -119,9 +132,15 @@ def _find(source: str | Path) -> Path:
     name = str(source)
     if folder.exists():
         raise EncoderError(f"{name} is a file. An encoder is a folder with config.json, {WEIGHTS} and tokenizer.json.")
-    if isinstance(source, Path) or name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1:
+    if _is_path(source):
         raise EncoderError(f"There is no folder {name}. {_siblings(folder)}".rstrip())
     return _download(name)
+
+
+def _is_path(source: str | Path) -> bool:
+    """Whether it can be no name of the hub."""
+    name = str(source)
+    return isinstance(source, Path) or name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1
 
 
 def _config(folder: Path) -> EncoderConfig:
