@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import shutil
 import tarfile
 import zipfile
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from onepass.atomic import write_manifest
 from onepass.errors import ConfigError, DataError, FolderError
 from onepass.living import remove_task
 from onepass.server import archive
@@ -62,6 +64,39 @@ def test_an_archive_is_of_one_version(model: Path, tmp_path: Path, monkeypatch: 
     assert len(tried) == 2
     monkeypatch.setattr(archive, "revision_of", lambda _: str(len(tried)))
     with pytest.raises(FolderError, match="is being changed"):
+        pack(folder, "topic")
+
+
+def test_a_folder_that_is_replaced_meanwhile_is_not_taken_for_a_damaged_one(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, listed = Path(shutil.copytree(model, tmp_path / "model")), archive.listed_files
+
+    def meanwhile(folder: Path) -> dict[str, str]:
+        """The manifest; then the folder becomes another one."""
+        found = listed(folder)
+        monkeypatch.undo()
+        path = folder / "tasks" / "topic" / "task.json"
+        path.write_text(path.read_text() + " ")
+        write_manifest(folder)
+        return found
+
+    monkeypatch.setattr(archive, "listed_files", meanwhile)
+    unpack(pack(folder, "topic"), tmp_path / "out", MOST)
+    assert (tmp_path / "out" / "task.json").read_text().endswith(" ")
+
+
+@pytest.mark.parametrize("file", FILES[:2])
+def test_a_damaged_task_is_not_handed_out(model: Path, tmp_path: Path, file: str) -> None:
+    folder = Path(shutil.copytree(model, tmp_path / "model"))
+    path = folder / "tasks" / "topic" / file
+    data = path.read_bytes()
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(FolderError, match=f"is damaged: tasks/topic/{re.escape(file)} was changed"):
+        pack(folder, "topic")
+    pack(folder, "tone")
+    path.unlink()
+    with pytest.raises(FolderError, match=f"is damaged: tasks/topic/{re.escape(file)} is missing"):
         pack(folder, "topic")
 
 

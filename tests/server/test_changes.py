@@ -1,6 +1,7 @@
 """Tasks taught, installed, removed and taken back on a live server, while somebody keeps asking."""
 
 import errno
+import io
 import itertools
 import json
 import os
@@ -10,6 +11,7 @@ import signal
 import tempfile
 import threading
 import time
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -112,6 +114,40 @@ def test_a_damaged_or_broken_candidate_is_refused_while_the_old_one_serves(live:
         weights.write_bytes(good)
         (live.folder / "MANIFEST.json").write_bytes(manifest)
     assert live.post("/reload", {})[0] == 200
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["damaged", "not finite"])
+def test_a_folder_that_cannot_serve_is_not_taken_for_a_version_that_served(
+    live: Any, tmp_path: Path, whole: bool
+) -> None:
+    from safetensors.numpy import load_file, save_file
+
+    first = live.get("/info")[1]["revision"]
+    archive = live.request("GET", "/tasks/topic/archive")[1]
+    assert put(live, "/tasks/subject", archive, "application/zip")[0] == 200
+    second = live.get("/info")[1]["revision"]
+    live.until(lambda: second in live.get("/versions")[1]["kept"])
+    known = live.get("/versions")[1]["kept"]
+    good, spoilt = tmp_path / "good", Path(shutil.copytree(live.folder, tmp_path / "spoilt"))
+    weights = spoilt / "tasks" / "topic" / "weights.safetensors"
+    tensors = {name: array * float("nan") for name, array in load_file(weights).items()}
+    living.remove_task(spoilt, "tone")
+    weights.unlink()
+    save_file(tensors, weights)
+    if whole:
+        write_manifest(spoilt)
+    live.folder.rename(good)
+    spoilt.rename(live.folder)
+    try:
+        assert live.request("DELETE", "/tasks/same")[0] == 409
+        assert live.request("GET", "/tasks/topic/archive")[0] == (200 if whole else 409)
+    finally:
+        live.folder.rename(spoilt)
+        good.rename(live.folder)
+    assert live.get("/versions")[1]["kept"] == known
+    status, told = live.post("/rollback", {})
+    assert (status, told.get("revision")) == (200, first), told
+    assert "subject" not in task_names(live)
 
 
 def test_a_csv_is_read_as_by_the_commands(tmp_path: Path) -> None:
@@ -229,6 +265,23 @@ def test_a_task_is_installed_and_removed_under_load(live: Any) -> None:
         assert live.request("DELETE", "/tasks/subject")[0] == 200
         assert live.predict("good match", ["subject"])[0] == 422
     assert {status for status, _ in asking.answers} == {200}
+
+
+def test_an_archive_that_is_no_task_costs_no_worker(live: Any) -> None:
+    given = live.request("GET", "/tasks/topic/archive")[1]
+    whole = zipfile.ZipFile(io.BytesIO(given))
+    assert put(live, "/tasks/subject", given, "application/zip")[0] == 200
+    waiting = spare(live)  # one that served, and holds a model
+    for spoilt in ({"scores": None}, {"rows": [1]}, {"version": float("inf")}, {"labels": ["\ud800", "sport"]}):
+        made = io.BytesIO()
+        with zipfile.ZipFile(made, "w") as archive:
+            for name in whole.namelist():
+                data = whole.read(name)
+                archive.writestr(name, json.dumps(json.loads(data) | spoilt) if name == "task.json" else data)
+        status, told = put(live, "/tasks/subject", made.getvalue(), "application/zip")
+        assert status == 409 and "This is no task that the model can take" in told["error"]["message"], told
+    assert spare(live).pid == waiting.pid
+    assert live.request("DELETE", "/tasks/subject")[0] == 200
 
 
 @pytest.mark.slow

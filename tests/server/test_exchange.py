@@ -1,6 +1,7 @@
 """Tasks put into a folder and taken out without torch; the folder is what torch would have made of it."""
 
 import contextlib
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,32 @@ def test_damaged_tasks_are_refused(folder: Path, archived: Path) -> None:
     save_file({**weights, name: np.full_like(weights[name], np.nan)}, archived / "weights.safetensors")
     with pytest.raises(OnepassError, match="not finite"):
         change(folder, "install", "subject", archived=str(archived))
+    assert revision_of(folder) == before
+
+
+SPOILT = {
+    "no scores": {"scores": None},
+    "scores that are a text": {"scores": "x"},
+    "a score that is a text": {"scores": {"validation": {"score": "x", "metric": "accuracy", "rows": 2}}},
+    "no rows": {"rows": None},
+    "rows that are a list": {"rows": [1]},
+    "a version that is a text": {"version": "x"},
+    "a version without end": {"version": float("inf")},
+    "a label that is no text": {"labels": ["\ud800", "sport"]},
+}
+
+
+@pytest.mark.parametrize("spoilt", SPOILT.values(), ids=SPOILT.keys())
+def test_what_a_damaged_task_says_of_itself_is_refused_by_a_worker_and_by_torch(
+    folder: Path, archived: Path, spoilt: dict[str, Any]
+) -> None:
+    before = revision_of(folder)
+    path = archived / "task.json"
+    path.write_text(json.dumps(read_json(path) | spoilt).replace("Infinity", "1e999"))
+    with pytest.raises(OnepassError, match="This is no task that the model can take"):
+        change(folder, "install", "subject", archived=str(archived))
+    with pytest.raises(OnepassError, match="This is no task that the model can take"):
+        install(folder, {"name": "subject", "archived": str(archived)})
     assert revision_of(folder) == before
 
 

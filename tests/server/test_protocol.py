@@ -108,6 +108,12 @@ def test_a_connection_that_is_lost_leaves_nothing_to_the_garbage_collector(ahead
         gc.enable()
 
 
+def test_a_client_that_asks_first_whether_it_may_send_too_much_is_refused(server: Any) -> None:
+    with server.raw() as connection:
+        connection.sendall(HEAD + b"Expect: 100-continue\r\nContent-Length: 2000001\r\n\r\n")
+        assert read_all(connection).startswith(b"HTTP/1.1 413")
+
+
 def test_a_flood_of_tiny_chunks_is_ended(server: Any) -> None:
     with server.raw() as connection:
         connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")

@@ -10,7 +10,7 @@ from onepass.atomic import verify, write_manifest
 from onepass.errors import ConfigError, FolderError
 from onepass.living import remove_task, rename_task
 from onepass.server.folder import revision_of
-from onepass.server.versions import KEPT, keep, kept, place_of, restore
+from onepass.server.versions import KEPT, Damaged, keep, kept, place_of, restore
 
 
 @pytest.fixture
@@ -56,6 +56,39 @@ def test_a_damaged_version_is_not_taken_back(folder: Path) -> None:
     with pytest.raises(FolderError, match="is damaged"):
         restore(folder)
     assert revision_of(folder) == now
+
+
+def test_a_damaged_folder_is_not_kept(folder: Path) -> None:
+    first = keep(folder)
+    (folder / "config.json").unlink()
+    (folder / "config.json").write_text("{}")
+    assert keep(folder) == first  # the one that is kept already is whole
+    damaged(folder)
+    with pytest.raises(Damaged, match="is damaged"):
+        keep(folder)
+    (folder / "config.json").unlink()
+    with pytest.raises(Damaged, match="is damaged"):
+        keep(folder)
+    assert [entry.name for entry in place_of(folder).iterdir()] == [first]
+
+
+def test_versions_that_are_damaged_are_passed_over(folder: Path) -> None:
+    first = keep(folder)
+    remove_task(folder, "tone")
+    second = keep(folder)
+    damaged(place_of(folder) / second)
+    remove_task(folder, "same")
+    assert restore(folder) == first
+    with pytest.raises(FolderError, match="is damaged"):
+        restore(folder, second)
+
+
+def damaged(folder: Path) -> None:
+    """Spoil a folder, and let its manifest be another one."""
+    (folder / "config.json").unlink()
+    (folder / "config.json").write_text("{}")
+    manifest = folder / "MANIFEST.json"
+    manifest.write_text(manifest.read_text() + "\n")
 
 
 def test_a_damaged_folder_is_mended_by_a_version_of_it(folder: Path) -> None:

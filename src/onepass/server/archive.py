@@ -6,23 +6,27 @@ is checked before anything is written: names, links, sizes, and how much a membe
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import tarfile
 import zipfile
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from onepass.atomic import MANIFEST, read_json
-from onepass.contents import read_config
+from onepass.atomic import MANIFEST, listed_files, read_json
+from onepass.card import card
+from onepass.contents import RECORDED, read_config
 from onepass.errors import ConfigError, DataError, FolderError, unknown
 from onepass.server.folder import revision_of
+from onepass.tasks import Task
 
 FILES = ("task.json", "weights.safetensors", "belongs.json")
 MOST_GROWTH, TRIES = 100, 4
 SHARED = ("tokenizer.json", "method.safetensors")
+MAPPINGS, TOLD = ("rows", "scores", "calibration", "thresholds"), ("rows", "scores", "version")
+"""The keys of a task's record that hold mappings, and those that GET /tasks tells"""
 KINDS = ("application/zip", "application/x-tar", "application/gzip", "application/x-gzip", "application/octet-stream")
 
 
@@ -41,23 +45,40 @@ def pack(folder: Path, name: str) -> bytes:
     """A task of a model folder as an archive, all of one version."""
     for _ in range(TRIES):
         revision = revision_of(folder)
-        with suppress(FileNotFoundError):  # of a version that is no more there
+        try:
             data = _packed(folder, name)
+        except FolderError:
             if revision_of(folder) == revision:
-                return data
+                raise
+            continue  # the files of a version are not what the manifest of another one says
+        if revision_of(folder) == revision:
+            return data
     raise FolderError(f"{folder} is being changed. Try again.")
 
 
 def _packed(folder: Path, name: str) -> bytes:
-    names = [Path(file).parent.name for file in read_json(folder / MANIFEST)["files"] if file.endswith("/task.json")]
+    listed = listed_files(folder)
+    names = [Path(file).parent.name for file in listed if file.endswith("/task.json")]
     if name not in names:
         raise ConfigError(unknown("task", name, names))
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("belongs.json", json.dumps(belongs(folder), indent=2))
         for file in FILES[:2]:
-            archive.writestr(file, (folder / "tasks" / name / file).read_bytes())
+            archive.writestr(file, _whole(folder, f"tasks/{name}/{file}", listed))
     return made.getvalue()
+
+
+def _whole(folder: Path, file: str, listed: Mapping[str, str]) -> bytes:
+    """A file of a folder, as the manifest says: whoever installs it has no other way to know that it was damaged."""
+    try:
+        data = (folder / file).read_bytes()
+        fault = "was changed" if hashlib.sha256(data).hexdigest() != listed.get(file) else None
+    except FileNotFoundError:
+        fault = "is missing"
+    if fault is not None:
+        raise FolderError(f"{folder} is damaged: {file} {fault}. Restore it from a copy, or take back a version of it.")
+    return data
 
 
 def unpack(data: bytes, target: Path, most_bytes: int) -> None:
@@ -79,6 +100,27 @@ def unpack(data: bytes, target: Path, most_bytes: int) -> None:
     target.mkdir(parents=True)
     for name, content in found.items():
         (target / name).write_bytes(content)
+
+
+def read_task(archived: Path, name: str, config: Mapping[str, Any]) -> tuple[Task, dict[str, Any]]:
+    """The task of an unpacked archive under a name, and its record; both can be written and described."""
+    known = read_json(archived / FILES[0])
+    try:
+        task = Task(**{key: value for key, value in known.items() if key in Task.model_fields} | {"name": name})
+        record = {key: known[key] for key in RECORDED if key in known} | {"version": int(known.get("version", 1))}
+        if strange := [key for key in MAPPINGS if not isinstance(record.get(key, {}), dict)]:
+            raise TypeError(strange[0])
+        json.dumps([record.get(key) for key in TOLD], allow_nan=False)
+        json.dumps([task.model_dump(mode="json"), record], ensure_ascii=False).encode("utf-8")
+        card([task], [record], config)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise no_task(error) from error
+    return task, record
+
+
+def no_task(error: Exception) -> FolderError:
+    """What is said of an archive whose files are none of a task."""
+    return FolderError(f"This is no task that the model can take: {type(error).__name__}.")
 
 
 def check_belongs(archived: Path, folder: Path) -> None:

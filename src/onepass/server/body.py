@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +14,7 @@ from onepass.server.forms import Form, fits, form_of
 from onepass.server.replies import Refused, invalid
 from onepass.server.settings import Settings
 
-PATIENCE_S = 0.5
+PATIENCE_S = 0.5  # for the rest of a body that is too large
 MAX_NAMES = 10_000
 MOST_COLUMNS = 64
 SHOWN = 64  # characters of a name in an error; names are not texts, but could be
@@ -30,20 +30,28 @@ async def read_body(request: Request, limit: int) -> bytes:
         raise Refused(415, "encoded", "Content-Encoding is not supported. Send the body as it is.")
     length = request.headers.get("content-length", "")
     keep = not (length.isdigit() and int(length) > limit)
-    body, received, start = bytearray(), 0, time.monotonic()
+    too_large = Refused(413, "too_large", f"The body has more than {limit:,} bytes.")
+    if not keep and request.headers.get("expect", "").lower() == "100-continue":
+        raise too_large  # the client waits to be told, and reading would tell it to send
+    body, received = bytearray(), 0
     try:
-        async for part in request.stream():
-            received += len(part)
-            keep = keep and received <= limit
-            if keep:
-                body += part
-            # A client that is still sending would not read the answer: what is a little too much is passed over first.
-            elif received > 2 * limit or time.monotonic() > start + PATIENCE_S:
-                break
+        async with asyncio.timeout(None if keep else PATIENCE_S) as patience:
+            async for part in request.stream():
+                received += len(part)
+                if keep and received > limit:
+                    keep = False
+                    patience.reschedule(asyncio.get_running_loop().time() + PATIENCE_S)
+                if keep:
+                    body += part
+                # A client that is still sending would not read the answer: what is a little too much is passed over.
+                elif received > 2 * limit:
+                    break
     except ClientDisconnect:
         raise Left from None
+    except TimeoutError:  # only what is too large has a time here
+        raise too_large from None
     if not keep:
-        raise Refused(413, "too_large", f"The body has more than {limit:,} bytes.")
+        raise too_large
     return bytes(body)
 
 

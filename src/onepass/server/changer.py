@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from onepass.atomic import MANIFEST, read_json, write_json, write_manifest
+from onepass.contents import read_config
 from onepass.errors import OnepassError
-from onepass.server.archive import FILES, SHARED, check_belongs
+from onepass.server.archive import FILES, SHARED, check_belongs, read_task
 from onepass.server.versions import restore
 
 
@@ -46,10 +47,10 @@ def install(folder: Path, job: dict[str, Any]) -> str:
 
     archived, name = Path(job["archived"]), job["name"]
     check_belongs(archived, folder)
-    known = read_json(archived / "task.json")
+    task, known = read_task(archived, name, read_config(folder))
     there = folder / "tasks" / name / "task.json"
     if there.is_file():
-        known["version"] = max(int(known.get("version", 1)), int(read_json(there).get("version", 1)) + 1)
+        known["version"] = max(known["version"], int(read_json(there).get("version", 1)) + 1)
     # A model of this one task around it, so that it comes in like any task that is copied between models.
     with tempfile.TemporaryDirectory(dir=archived.parent) as place:
         source = Path(place) / "model"
@@ -57,7 +58,7 @@ def install(folder: Path, job: dict[str, Any]) -> str:
         for file in ("config.json", "encoder.safetensors", *SHARED):
             if file in read_json(folder / MANIFEST)["files"]:
                 (source / file).symlink_to((folder / file).resolve())
-        write_json(source / "tasks" / name / "task.json", {**known, "name": name})
+        write_json(source / "tasks" / name / "task.json", task.model_dump(mode="json") | known)
         os.link(archived / FILES[1], source / "tasks" / name / FILES[1])
         write_manifest(source)
         return str(copy_task(source, name, folder, replace=True)[1])

@@ -28,7 +28,7 @@ from onepass.server.exchange import CHANGES, Elsewhere
 from onepass.server.folder import Unstable, revision_of
 from onepass.server.priority import gently, let_give_way
 from onepass.server.replies import Refused
-from onepass.server.versions import keep, restore
+from onepass.server.versions import Damaged, forget, keep, kept, restore
 
 if TYPE_CHECKING:
     from onepass.server.child import Generation
@@ -99,11 +99,14 @@ class Changes:
     async def _run(self, job: Job, facts: dict[str, Any]) -> None:
         async with self._one:
             start = time.monotonic()
+            before: str | None = None
+            known: list[str] = []
             try:
                 job.state = "running"
-                before = None
                 if job.change != "reload":
-                    before = await asyncio.to_thread(gently, self._keep)
+                    known = await asyncio.to_thread(kept, self.folder)
+                    with contextlib.suppress(Damaged):  # for the change to refuse, or to mend
+                        before = await asyncio.to_thread(gently, self._keep)
                     self.pool.hold = True  # what the folder is between two steps of a change is not for serving
                 job.revision = await self._made(job, facts, before)
                 job.state, job.progress = "done", 1.0
@@ -121,6 +124,9 @@ class Changes:
             finally:
                 self.pool.hold = False
                 job.seconds = round(time.monotonic() - start, 2)
+                if job.state == "failed" and before is not None and before not in known:
+                    with contextlib.suppress(OnepassError):
+                        await asyncio.to_thread(self._forget, before)
 
     def remember(self) -> None:
         """Keep the version that serves now, whoever put it there, so that it can be taken back later."""
@@ -141,6 +147,12 @@ class Changes:
             with contextlib.suppress(Unstable):
                 return keep(self.folder)
         return None
+
+    def _forget(self, revision: str) -> None:
+        """Keep no longer what a change was refused on, unless it serves: maybe it cannot. The folder has it still."""
+        serving = self.pool.current.revision if self.pool.current else None
+        if revision != serving and revision == revision_of(self.folder):
+            forget(self.folder, revision)
 
     async def _made(self, job: Job, facts: dict[str, Any], before: str | None) -> str:
         """Make the change; returns the revision that serves then."""

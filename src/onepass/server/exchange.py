@@ -16,12 +16,12 @@ import numpy as np
 
 from onepass.atomic import CARD, Edit, edit_folder, read_json, write_json
 from onepass.card import card
-from onepass.contents import DERIVED, RECORDED, read_config, task_of, task_order
+from onepass.contents import DERIVED, read_config, task_of, task_order
 from onepass.engine.weights import Weights, read_weights
 from onepass.errors import ConfigError, FolderError, OnepassError, unknown
 from onepass.heads import make_kind
 from onepass.inquiry import Pieces
-from onepass.server.archive import FILES, check_belongs
+from onepass.server.archive import FILES, check_belongs, no_task, read_task
 from onepass.tasks import Task
 
 if TYPE_CHECKING:
@@ -86,14 +86,12 @@ def largest_change(before: Sequence[np.ndarray], after: Sequence[np.ndarray]) ->
 
 def _install(edit: Edit, name: str, names: Sequence[str], archived: Path) -> None:
     check_belongs(archived, edit.folder)
-    known = read_json(archived / FILES[0])
+    task, record = read_task(archived, name, read_config(edit.folder))
     try:
-        task = Task(**{key: value for key, value in known.items() if key in Task.model_fields} | {"name": name})
         weights = read_weights(archived / FILES[1])
         _check_alike(task, weights, [edit.folder / "tasks" / other for other in names])
-        record = {key: known[key] for key in RECORDED if key in known} | {"version": int(known.get("version", 1))}
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise FolderError(f"This is no task that the model can take: {type(error).__name__}.") from error
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise no_task(error) from error
     if name in names:
         there = read_json(edit.folder / "tasks" / name / "task.json")
         order, record["version"] = there["order"], max(record["version"], int(there.get("version", 1)) + 1)

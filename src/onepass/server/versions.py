@@ -9,6 +9,7 @@ import errno
 import os
 import secrets
 import shutil
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,6 +18,10 @@ from onepass.errors import ConfigError, FolderError, unknown
 from onepass.server.folder import Unstable, revision_of
 
 KEPT = 8
+
+
+class Damaged(FolderError):
+    """A folder that cannot be what served."""
 
 
 def place_of(folder: Path) -> Path:
@@ -37,7 +42,7 @@ def kept(folder: Path) -> list[str]:
 
 
 def keep(folder: Path) -> str:
-    """Keep the folder as it is now; returns its revision. Its files are checked when it is taken back."""
+    """Keep the folder as it is now, if it is whole; returns its revision. It is checked again when it is taken back."""
     revision = revision_of(folder)
     target = place_of(folder) / revision
     if target.is_dir():
@@ -50,22 +55,33 @@ def keep(folder: Path) -> str:
                 _take_over(folder / name, draft / name)
         if revision_of(draft) != revision:
             raise Unstable(f"{folder} was replaced while it was kept.")
+        if not _is_whole(draft):
+            raise Damaged(f"{folder} is damaged.")
         try:
             draft.rename(target)
         except OSError as error:
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):  # somebody else has kept it meanwhile
                 raise
+    except FileNotFoundError:
+        if revision_of(folder) != revision:
+            raise Unstable(f"{folder} was replaced while it was kept.") from None
+        raise Damaged(f"{folder} is damaged.") from None
     except OSError as error:
         raise FolderError(f"{place_of(folder)} cannot be written: {error.strerror}.") from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     for old in kept(folder)[:-KEPT]:
-        shutil.rmtree(place_of(folder) / old, ignore_errors=True)
+        forget(folder, old)
     return revision
 
 
+def forget(folder: Path, revision: str) -> None:
+    """Keep a version no longer."""
+    shutil.rmtree(place_of(folder) / revision, ignore_errors=True)
+
+
 def restore(folder: Path, revision: str | None = None) -> str:
-    """Put a kept version in the folder's place; by default the one before. Returns its revision.
+    """Put a kept version in the folder's place; by default the latest other one that is whole. Returns its revision.
 
     The folder may be damaged: then the version that it was can be taken back, too.
     """
@@ -75,7 +91,7 @@ def restore(folder: Path, revision: str | None = None) -> str:
         raise ConfigError(f"Revision {now} is there already.")
     if not known:
         raise ConfigError("There is no other version to take back.")
-    revision = revision or known[-1]
+    revision = revision or _latest_whole(folder, known)
     if revision not in known:
         raise ConfigError(unknown("revision", revision, known))
     source = place_of(folder) / revision
@@ -98,6 +114,11 @@ def _take_over(source: Path, target: Path) -> None:
         shutil.copy(source, target)
     else:
         share(source, target)
+
+
+def _latest_whole(folder: Path, known: Sequence[str]) -> str:
+    """The last of these versions that is whole; the last of all if none is, for what is wrong with it to be said."""
+    return next((name for name in reversed(known) if _is_whole(place_of(folder) / name)), known[-1])
 
 
 def _is_whole(folder: Path) -> bool:
