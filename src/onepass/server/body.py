@@ -30,9 +30,8 @@ async def read_body(request: Request, limit: int) -> bytes:
         raise Refused(415, "encoded", "Content-Encoding is not supported. Send the body as it is.")
     length = request.headers.get("content-length", "")
     keep = not (length.isdigit() and int(length) > limit)
-    too_large = Refused(413, "too_large", f"The body has more than {limit:,} bytes.")
     if not keep and request.headers.get("expect", "").lower() == "100-continue":
-        raise too_large  # the client waits to be told, and reading would tell it to send
+        raise _too_large(limit)  # the client waits to be told, and reading would tell it to send
     body, received = bytearray(), 0
     try:
         async with asyncio.timeout(None if keep else PATIENCE_S) as patience:
@@ -49,10 +48,14 @@ async def read_body(request: Request, limit: int) -> bytes:
     except ClientDisconnect:
         raise Left from None
     except TimeoutError:  # only what is too large has a time here
-        raise too_large from None
+        raise _too_large(limit) from None
     if not keep:
-        raise too_large
+        raise _too_large(limit)
     return bytes(body)
+
+
+def _too_large(limit: int) -> Refused:
+    return Refused(413, "too_large", f"The body has more than {limit:,} bytes.")
 
 
 async def read_json(request: Request, limit: int, allowed: Collection[str] | None = None) -> dict[str, Any]:
