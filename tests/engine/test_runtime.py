@@ -7,7 +7,7 @@ import sys
 import numpy as np
 
 from onepass.engine.graph import constant
-from onepass.engine.runtime import Program, computes_in_16, opset13, parameter
+from onepass.engine.runtime import SMALL, Program, computes_in_16, opset13, parameter
 
 
 def sum_of_two() -> Program:
@@ -30,6 +30,17 @@ def test_an_array_that_is_given_again_counts_with_what_is_in_it_now():
     first[:] = 5
     assert program({"first": first, "second": second})[0].tolist() == [[6, 6]]
     assert program({"first": first, "second": np.zeros((1, 2), np.float32)})[0].tolist() == [[5, 5]]
+
+
+def test_small_and_large_arrays_may_take_turns():
+    program = sum_of_two()
+    second = np.zeros((1, 2), np.float32)
+    kept = []
+    for number, rows in enumerate((1, SMALL, 1, 1, SMALL, SMALL, 3)):
+        first = np.full((rows, 2), number, np.float32)
+        kept.append(first)
+        assert (program({"first": first, "second": second})[0] == number).all()
+    assert [float(first.min()) for first in kept] == list(range(7)), "what is given is never written to"
 
 
 def test_16_bits_are_used_only_where_they_are_enough():
