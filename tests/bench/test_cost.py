@@ -15,6 +15,7 @@ def test_every_method_has_a_row_for_every_number_of_tasks(encoder: Path, tmp_pat
     assert set(rows) == {(method, n) for method in ("readers", "mtdnn", "mtop", "single") for n in (1, 9)}
     assert rows["readers", 9]["depth"] == 2 and rows["readers", 9]["runtime"] == "engine"
     assert all(row["ratio"] > 0 for row in rows.values()) and found["plain_ms"] > 0
+    assert rows["readers", 9]["multiplications"] > rows["readers", 1]["multiplications"] > 0
     assert MOST["single"] < 9 and rows["single", 9]["extrapolated"]
     assert rows["single", 9]["ratio"] == pytest.approx(9 * rows["single", 1]["ratio"])
     plot(found, tmp_path / "cost.png")

@@ -19,6 +19,17 @@ def test_readers_cost_about_a_plain_pass(tasks: int, depth: int, tokens: int, ra
     assert found == pytest.approx(ratio, abs=0.01)
 
 
+def test_what_a_light_form_leaves_out_is_not_counted():
+    """By hand, in products of width x width: the text 5 * 12 * 128 + 2 * 128, its attention 5 * 2 * 128 * 128 / 384.
+
+    A reader has its attention (2 * 128 / 384) and what comes behind it (1), and no feed-forward part; its pooler is two
+    products of width x 16. A plain pass is 6 * 12 * 128 and its attention.
+    """
+    text, plain = 7936 + 426.7, 9216 + 512
+    found = reading_operations(MINILM, [128], 1000, 1, 1, "attention", 16) / operations(MINILM, [128])
+    assert found == pytest.approx((text + 1000 * (0.667 + 1 + 2 * 16 / 384)) / plain, rel=1e-3)
+
+
 def test_mixed_lengths_lie_between_the_bounds():
     lengths = log_uniform(np.random.default_rng(0), 8, 512, 1000)
     assert lengths.min() >= 8 and lengths.max() < 512

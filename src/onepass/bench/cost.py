@@ -7,8 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from onepass.bench.engines import EncoderParts, form_for
+from onepass.bench.engines import EncoderParts, Form, form_for
 from onepass.bench.timing import interleaved
+from onepass.bench.work import operations, reading_operations
+from onepass.encoder.config import EncoderConfig
 from onepass.engine.ranges import chosen
 from onepass.errors import ConfigError, listed, unknown
 from onepass.inquiry import Pieces
@@ -53,9 +55,10 @@ def cost(
             plains[runtime].append(times[runtime])
         for name, maker in known.items():
             row = {"method": name, "tasks": count, "runtime": maker.runtime, "precision": maker.precision}
-            form = form_for(count) if name == "readers" else None
-            shown = {} if form is None else asdict(form)
-            rows.append(row | shown | {"ratio": times[name] / times[maker.runtime], "ms": times[name]})
+            if name == "readers":
+                form = form_for(count)
+                row |= asdict(form) | {"multiplications": _by_count(parts.config, length, count, form)}
+            rows.append(row | {"ratio": times[name] / times[maker.runtime], "ms": times[name]})
         rows += [_multiplied(rows, name, count) for name in methods if name == "single" and name not in known]
     middle = {runtime: sorted(found)[len(found) // 2] for runtime, found in plains.items() if found}
     return {
@@ -67,6 +70,13 @@ def cost(
         "clock": "cpu" if cpu else "wall",
         "rows": rows,
     }
+
+
+def _by_count(config: EncoderConfig, length: int, count: int, form: Form) -> float:
+    """The ratio that readers would have if every multiplication took as long as one of the plain pass."""
+    rank = form.rank if form.pooler == "low_rank" else 0
+    read = reading_operations(config, [length], count, form.depth, form.tokens, form.readout, rank)
+    return read / operations(config, [length])
 
 
 def _multiplied(rows: Sequence[dict[str, Any]], name: str, count: int) -> dict[str, Any]:

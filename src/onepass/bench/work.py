@@ -14,22 +14,39 @@ def operations(config: EncoderConfig, lengths: Iterable[int]) -> float:
     return sum(length * config.depth * (_linear(config) + _attention(config, length)) for length in map(int, lengths))
 
 
-def reading_operations(config: EncoderConfig, lengths: Iterable[int], tasks: int, depth: int, tokens: int) -> float:
-    """The same of readers, poolers included: of the last layer of the text, keys and values alone are computed."""
+def reading_operations(
+    config: EncoderConfig,
+    lengths: Iterable[int],
+    tasks: int,
+    depth: int,
+    tokens: int,
+    readout: str = "layer",
+    rank: int = 0,
+) -> float:
+    """The same of readers, poolers included: of the last layer of the text, keys and values alone are computed.
+
+    rank: of the poolers; 0: full.
+    """
     width, readers = config.width, tasks * tokens
+    pooler = 4 * width * rank if rank else 2 * width**2
     total = 0.0
     for length in map(int, lengths):
         text = length * (config.depth - 1) * (_linear(config) + _attention(config, length)) + length * 4 * width**2
         # What readers bring to their first layer is computed once for all texts.
         own = depth * (_linear(config) + _attention(config, length)) - 6 * width**2
-        total += text + readers * own + tasks * 2 * width**2
+        if readout == "attention":
+            own -= _feed_forward(config)
+        total += text + readers * own + tasks * pooler
     return total
 
 
 def _linear(config: EncoderConfig) -> float:
     """Of one token in one layer."""
-    inner = config.ffn_width * (1.5 if config.gated else 1)
-    return 2 * (4 * config.width**2 + 2 * config.width * inner)
+    return 8 * config.width**2 + _feed_forward(config)
+
+
+def _feed_forward(config: EncoderConfig) -> float:
+    return 4 * config.width * config.ffn_width * (1.5 if config.gated else 1)
 
 
 def _attention(config: EncoderConfig, length: int) -> float:

@@ -60,12 +60,14 @@ def cost(
     if json:
         write_json(found)
         return
-    made = table("method", "tasks", "ratio", "ms", "form", numbers=("tasks", "ratio", "ms"))
+    numbers = ("tasks", "ratio", "by count", "ms")
+    made = table("method", *numbers, "form", numbers=numbers)
     for row in found["rows"]:
         form = [f"{key} {row[key]}" for key in ("depth", "tokens", "readout", "pooler") if key in row]
         form += ["not measured: multiplied"] if row.get("extrapolated") else []
         ms = "" if row["ms"] is None else f"{row['ms']:.1f}"
-        made.add_row(row["method"], str(row["tasks"]), f"{row['ratio']:.2f}", ms, ", ".join(form))
+        counted = f"{row['multiplications']:.2f}" if "multiplications" in row else ""
+        made.add_row(row["method"], str(row["tasks"]), f"{row['ratio']:.2f}", counted, ms, ", ".join(form))
     plain = ", ".join(f"{runtime} {ms:.1f} ms" for runtime, ms in found["plain"].items())
     show(f"{texts} texts of {length} tokens; plain pass in 32 bits: {plain}", made)
 
