@@ -3,8 +3,8 @@
     pip install 'ray[serve]'
     ONEPASS_MODEL=/models/news serve run deploy.ray_serve:app
 
-`POST /predict` asks and answers as with `onepass serve`. Ray restarts replicas and spreads requests; keys, budgets and
-live tasks are those of `onepass serve` only.
+`POST /predict` asks and answers as with `onepass serve`, but for `times` and `tokens`. Ray restarts replicas and
+spreads requests; keys, budgets and live tasks are those of `onepass serve` only.
 """
 
 import asyncio
@@ -59,13 +59,16 @@ class Labels:
         except Refused as refused:
             return reply(refused.body(), refused.status, refused.headers())
         found = await asyncio.gather(*(self.label({"text": text, "tasks": tasks}) for text in texts))
-        results = [_fault(result) if isinstance(result, str) else result for result in found]
+        if len(found) == 1 and isinstance(found[0], str):
+            refused = _refused(found[0])
+            return reply(refused.body(), refused.status, refused.headers())
+        results = [json.loads(_refused(one).body()) if isinstance(one, str) else one for one in found]
         return reply({"model": self.name, "revision": self.served.revision, "results": results})
 
 
-def _fault(code: str) -> dict[str, Any]:
+def _refused(code: str) -> Refused:
     status, message = MESSAGES[code]
-    return dict(json.loads(Refused(status, code, message).body()))
+    return Refused(status, code, message)
 
 
 app = Labels.bind(os.environ.get("ONEPASS_MODEL", "runs/news"))

@@ -105,6 +105,23 @@ def test_a_row_without_its_text_is_no_empty_text(lengths: Lengths, hole: Any):
         lengths.predict([{"text": "goal"}, {"text": hole}])
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        Task(name="other", kind="words", text="text", label="n", labels=("a", "b"), options={"words": ["word"]}),
+        Task(name="other", kind="choice", text="text", label="n", options={"choices": ["word", "second"]}),
+    ],
+    ids=lambda task: task.kind,
+)
+def test_a_hole_in_what_one_task_reads_costs_the_others_nothing(lengths: Lengths, other: Task):
+    lengths.tasks.append(other)
+    lengths.kinds.append(make_kind(other))
+    row = {"text": "late goal", "word": None, "second": None}
+    assert lengths.predict(row)["length"].label == 4
+    with pytest.raises(DataError, match="other"):
+        lengths.predict(row, tasks=["other"])
+
+
 @pytest.mark.parametrize("given", [None, 5, b"goal"])
 def test_what_is_no_text_is_refused(lengths: Lengths, given: Any):
     with pytest.raises(DataError, match=r"There is no text in .*Give a string"):

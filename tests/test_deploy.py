@@ -148,6 +148,11 @@ def test_the_ray_application_answers_as_the_server_does(ray_app: Any) -> None:
     status, body = ask(b'{"inputs": "goal", "tasks": ["topc"]}')
     assert status == 422 and "Did you mean 'topic'?" in body["error"]["message"]
     assert ask(b'{"inputs": [1]}')[0] == 422 and ask(b"{")[0] == 400
+    hole = '{"text": "goal", "first": "goal", "second": null}'
+    status, body = ask(f'{{"inputs": [{hole}], "tasks": ["same"]}}'.encode())
+    assert status == 422 and body["error"]["code"] == "cannot_answer"
+    status, body = ask(f'{{"inputs": [{hole}, {hole}], "tasks": ["same"]}}'.encode())
+    assert status == 200 and [one["error"]["code"] for one in body["results"]] == ["cannot_answer"] * 2
     ray_app.served.model = None  # it cannot answer any more
     with pytest.raises(Exception, match="cannot answer"):
         ray_app.check_health()

@@ -105,6 +105,22 @@ def test_files_that_are_overwritten_change_nothing_in_a_loaded_model(encoder: Pa
     assert all(np.array_equal(a, b) for a, b in zip(logits(loaded), before, strict=True))
 
 
+def test_a_folder_that_is_changed_while_it_is_loaded_is_read_as_it_is_then(
+    encoder: Path, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    build(encoder, "mtdnn", seed=1, tasks=2).save(tmp_path / "new")
+    right, real = logits(onepass.load(tmp_path / "new")), folder.task_order
+
+    def change(*given: Any) -> Any:
+        if (tmp_path / "new").exists():
+            shutil.move(saved, tmp_path / "old")
+            shutil.move(tmp_path / "new", saved)
+        return real(*given)
+
+    monkeypatch.setattr(folder, "task_order", change)
+    assert all(np.array_equal(a, b) for a, b in zip(logits(onepass.load(saved)), right, strict=True))
+
+
 def test_options_of_the_method_come_back(encoder: Path, tmp_path: Path):
     model = build(encoder, "readers", depth=1, tokens=3)
     model.save(tmp_path / "model")

@@ -104,7 +104,7 @@ class Asking:
             )
             raise ConfigError(f"{form} cannot answer: {needs}. Give these tasks what they read.")
         # In a table with holes a row may have the texts of some tasks only.
-        whole = [number for number in fitting if form.missing.isdisjoint(self.tasks[number].text)]
+        whole = [number for number in fitting if not self.kinds[number].lacks(self.tasks[number], form.missing)]
         return whole if whole and names is None else fitting
 
     def numbers(self, names: Sequence[str] | None) -> list[int]:

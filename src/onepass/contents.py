@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from onepass import hub
-from onepass.atomic import CARD, MANIFEST, read_json, verify
+from onepass.atomic import CARD, MANIFEST, listed_files, read_json, verify
 from onepass.errors import FolderError
 
 if TYPE_CHECKING:
     from onepass.tasks import Task
 
+Read = TypeVar("Read")
 FORMAT = 1
+READS = 5
+"""Times that a folder is read in which somebody changes tasks at every reading"""
 NEEDED = ("config.json", "tokenizer.json", "encoder.safetensors")
 RECORDED = ("rows", "data", "scores", "version", "added", "calibration", "thresholds")
 """The keys of task.json that go into a model's record of a task"""
@@ -40,6 +44,33 @@ def find_folder(source: str | Path) -> Path:
         ) from error
 
 
+def manifest_of(folder: Path) -> bytes | None:
+    """What tells one version of a folder from another; None while there is none."""
+    try:
+        return (folder / MANIFEST).read_bytes()
+    except OSError:
+        return None
+
+
+def read_whole(folder: Path, read: Callable[[], Read]) -> Read:
+    """What `read` reads of a model folder, all of it of one version.
+
+    Who changes a task puts a whole new folder in the place of the old one. If that happens meanwhile, what was read is
+    of both, or its files do not agree; then it is read anew.
+    """
+    for left in reversed(range(READS)):
+        before = manifest_of(folder)
+        try:
+            found = read()
+        except (FolderError, OSError):
+            if not left or manifest_of(folder) == before:
+                raise
+        else:
+            if manifest_of(folder) == before:
+                return found
+    raise FolderError(f"{folder} was changed whenever it was read. Try again when nobody changes it.")
+
+
 def model_files(folder: Path) -> list[str]:
     """The files of a model folder, checked against its manifest; those that are loaded must be among them."""
     if not (folder / MANIFEST).is_file():
@@ -65,7 +96,7 @@ def task_of(folder: Path) -> tuple[Task, dict[str, Any]]:
 
 def task_order(folder: Path, files: list[str]) -> list[str]:
     """The names of a folder's tasks, in the order in which they are numbered."""
-    names = [file.split("/")[1] for file in files if file.startswith("tasks/") and file.endswith("/task.json")]
+    names = [file.split("/")[1] for file in files if _is_task(file)]
     return sorted(names, key=lambda name: (read_json(folder / "tasks" / name / "task.json")["order"], name))
 
 
@@ -88,9 +119,9 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 def read_tasks(folder: Path) -> list[dict[str, Any]]:
     """The task.json of every task, in order, without loading weights."""
-    names = (
-        [entry.name for entry in (folder / "tasks").iterdir() if (entry / "task.json").is_file()]
-        if (folder / "tasks").is_dir()
-        else []
-    )
+    names = [file.split("/")[1] for file in listed_files(folder) if _is_task(file)]
     return sorted((read_json(folder / "tasks" / name / "task.json") for name in names), key=lambda task: task["order"])
+
+
+def _is_task(file: str) -> bool:
+    return file.startswith("tasks/") and file.endswith("/task.json")

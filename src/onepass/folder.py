@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from onepass import hub
 from onepass.atomic import CARD, MANIFEST, draft_of, new_folder, reason, write_json
 from onepass.card import card
-from onepass.contents import FORMAT, RECORDED, find_folder, model_files, read_config, task_of, task_order
+from onepass.contents import FORMAT, RECORDED, find_folder, model_files, read_config, read_whole, task_of, task_order
 from onepass.encoder.config import EncoderConfig
 from onepass.encoder.loading import build_encoder, fingerprint
 from onepass.encoder.tokenizer import Tokenizer
@@ -110,6 +110,10 @@ def shared_weights(model: Model) -> dict[str, Tensor]:
 def load_model(source: str | Path) -> Model:
     """A model from its folder, or from a hub name, after checking every file against the manifest."""
     folder = find_folder(source)
+    return read_whole(folder, lambda: _load_model(folder))
+
+
+def _load_model(folder: Path) -> Model:
     files = model_files(folder)
     config = read_config(folder)
     try:

@@ -46,6 +46,11 @@ def test_a_long_text_is_not_shown_whole_and_tasks_that_were_not_asked_are_named(
     assert run("predict", model, "goal", "--tasks", "topic").stderr == ""
 
 
+def test_a_row_that_is_nested_without_end_is_told(run, model):
+    result = run("predict", model, "--rows", "[" * 100_000)
+    assert result.exit_code == 2 and "is not valid JSON" in result.stderr
+
+
 def test_several_labels_are_shown_as_words():
     assert shown(Prediction(["calm", "late"], 0.5)) == "calm, late"
     assert shown(Prediction([], 0.5)) == "-"

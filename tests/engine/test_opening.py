@@ -10,6 +10,7 @@ import pytest
 
 from onepass import living
 from onepass.atomic import write_manifest
+from onepass.engine import engine
 from onepass.engine.engine import Engine
 from onepass.engine.opening import Opening
 from onepass.engine.runtime import Program
@@ -28,9 +29,9 @@ def test_the_graph_is_compiled_before_what_reads_tasks_is_imported():
 
 
 def test_an_opening_becomes_an_engine(folder: Path):
-    engine, plain = Engine(Opening(folder, 1)), Engine(folder, 1)
-    assert engine.predict("the late goal wins") == plain.predict("the late goal wins")
-    assert engine.recipe == plain.recipe
+    opened, plain = Engine(Opening(folder, 1)), Engine(folder, 1)
+    assert opened.predict("the late goal wins") == plain.predict("the late goal wins")
+    assert opened.recipe == plain.recipe
 
 
 def test_a_changed_file_is_said_before_what_came_of_it(folder: Path, tmp_path: Path):
@@ -39,6 +40,27 @@ def test_a_changed_file_is_said_before_what_came_of_it(folder: Path, tmp_path: P
     weights.write_bytes(weights.read_bytes()[:100])
     with pytest.raises(FolderError, match=r"encoder\.safetensors was changed"):
         Engine(Opening(damaged))
+
+
+@pytest.mark.parametrize("moment", ["find_folder", "verify", "tasks"])
+def test_a_folder_that_is_changed_while_it_is_opened_is_read_as_it_is_then(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Tasks are numbered: with one of them gone, another's weights would answer."""
+    path, fewer = (Path(shutil.copytree(folder, tmp_path / name)) for name in ("model", "fewer"))
+    living.remove_task(fewer, "topic")
+    right = Engine(fewer, 1).predict("the late goal wins")
+    where = {"find_folder": (Engine, "_open"), "verify": (engine, "read_config"), "tasks": (engine, "task_of")}[moment]
+    real = getattr(*where)
+
+    def change(*given: Any) -> Any:
+        if fewer.exists():
+            shutil.move(path, tmp_path / "before")
+            shutil.move(fewer, path)
+        return real(*given)
+
+    monkeypatch.setattr(*where, change)
+    assert Engine(Opening(path, 1)).predict("the late goal wins") == right
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:

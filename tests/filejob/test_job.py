@@ -319,6 +319,14 @@ def test_seconds_that_parquet_cannot_hold_are_told_with_their_column(toy, tmp_pa
     assert f"<value out of range: {value}>" in rows_of(tmp_path / "out.csv")[0]["other"]
 
 
+def test_a_value_that_arrow_does_not_take_back_is_told_with_its_column(toy, tmp_path):
+    flags = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1], pa.int8()))
+    pq.write_table(pa.table({"text": ["a"], "flag": flags}), tmp_path / "in.parquet")
+    with pytest.raises(ConfigError, match=r"cannot hold the column 'flag' .*\.csv or \.jsonl"):
+        toy.job(tmp_path / "in.parquet", tmp_path / "out.parquet").run()
+    assert toy.job(tmp_path / "in.parquet", tmp_path / "out.jsonl").run().rows == 1
+
+
 def test_whole_numbers_of_many_digits_are_kept_beside_others(toy, tmp_path):
     path, output = tmp_path / "in.jsonl", tmp_path / "out.parquet"
     path.write_text(f'{{"text": "a", "n": 0.5}}\n{{"text": "b", "n": {2**60 + 1}}}\n')

@@ -111,6 +111,13 @@ def test_rows_are_read_as_lists_json_or_texts() -> None:
     assert KIND.blank(TASK, {"tokens": ["a"], "tags": None})
 
 
+def test_a_text_that_begins_with_a_bracket_is_a_text() -> None:
+    text = "[AP]  Late   goal!"
+    item = KIND.item(TASK, {"tokens": text, "tags": None})
+    assert item is not None and item.sequences == [(text,)]
+    assert [text[a:b] for _, a, b in item.marks] == ["[", "AP", "]", "Late", "goal", "!"]
+
+
 def test_faults_of_rows_are_said() -> None:
     with pytest.raises(ValueError, match="has 3 words but 2 tags"):
         KIND.target({"tokens": ["New", "York", "!"], "tags": ["O", "O"]}, TASK, TASK.labels)

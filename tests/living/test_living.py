@@ -112,6 +112,15 @@ def test_an_update_says_which_labels_are_new_and_which_no_row_has(
     assert "label" not in caplog.text
 
 
+def test_labels_do_not_outlive_the_kind_of_task_that_had_them(folder: Path, tone: Task, tmp_path: Path) -> None:
+    living.add_tasks(folder, [tone], QUICK, progress=False)
+    rows = "\n".join(f"late goal {number},{number}" for number in range(12))
+    (tmp_path / "numbers.csv").write_text(f"text,tone\n{rows}\n")
+    changed = {"kind": "regression", "train": tmp_path / "numbers.csv", "text": "text", "label": "tone", "metric": None}
+    model, _ = living.update_task(folder, "tone", changed, QUICK, progress=False)
+    assert model.tasks[3].kind == "regression" and model.tasks[3].labels == ()
+
+
 def test_rows_with_none_of_the_labels_are_taken_for_a_mistake(
     folder: Path, tone: Task, tmp_path: Path, helpers: Any
 ) -> None:

@@ -6,11 +6,13 @@ import re
 import shutil
 import tarfile
 import zipfile
+from itertools import count
 from pathlib import Path
 
 import pytest
 
-from onepass.atomic import write_manifest
+from onepass import contents
+from onepass.atomic import read_json, write_json, write_manifest
 from onepass.errors import ConfigError, DataError, FolderError
 from onepass.living import remove_task
 from onepass.server import archive
@@ -62,8 +64,9 @@ def test_an_archive_is_of_one_version(model: Path, tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(archive, "_packed", meanwhile)
     unpack(pack(folder, "topic"), tmp_path / "out", MOST)
     assert len(tried) == 2
-    monkeypatch.setattr(archive, "revision_of", lambda _: str(len(tried)))
-    with pytest.raises(FolderError, match="is being changed"):
+    versions = count()
+    monkeypatch.setattr(contents, "manifest_of", lambda _: next(versions))
+    with pytest.raises(FolderError, match="was changed whenever it was read"):
         pack(folder, "topic")
 
 
@@ -106,6 +109,18 @@ def test_a_task_of_another_model_is_refused(model: Path, tmp_path: Path) -> None
     path.write_text(path.read_text().replace('"encoder": "', '"encoder": "0'))
     with pytest.raises(FolderError, match="of another model: its encoder"):
         check_belongs(tmp_path / "out", model)
+
+
+def test_remarks_on_how_options_were_chosen_make_no_other_model(model: Path, tmp_path: Path) -> None:
+    """Two models of the defaults differ in them as soon as they differ in the number of tasks."""
+    folder = Path(shutil.copytree(model, tmp_path / "model"))
+    config = read_json(folder / "config.json")
+    config["method"]["chosen"] = {"depth": "auto, for 2 tasks"}
+    write_json(folder / "config.json", config)
+    write_manifest(folder)
+    unpack(pack(folder, "topic"), tmp_path / "out", MOST)
+    check_belongs(tmp_path / "out", model)
+    check_belongs(tmp_path / "out", folder)
 
 
 HOSTILE = {

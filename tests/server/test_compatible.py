@@ -92,3 +92,11 @@ def test_infer_says_what_is_wrong(server: Any) -> None:
     assert server.post("/v2/models/model/infer", {"inputs": [wrong]})[0] == 422
     assert server.post("/v2/models/model/infer", {"inputs": [{**wrong, "datatype": "FP32"}]})[0] == 422
     assert server.post("/v2/models/other/infer", {"inputs": [{**wrong, "shape": [1]}]})[0] == 404
+
+
+def test_outputs_are_those_that_tasks_have(server: Any) -> None:
+    listed = [item["name"] for item in server.get("/v2/models/model")[1]["outputs"]]
+    assert "topic.score" in listed and "tone" in listed and "tone.score" not in listed
+    text = {"name": "text", "shape": [1], "datatype": "BYTES", "data": ["late goal"]}
+    status, body = server.post("/v2/models/model/infer", {"inputs": [text], "outputs": [{"name": "tone.score"}]})
+    assert status == 422 and "have no probability" in body["error"]["message"]

@@ -143,3 +143,18 @@ def test_answers_leave_in_the_order_of_their_batches(served: Path, start_worker:
         batches.append(frame({"op": "batch", "id": 2 * round_ + 1, "items": many[:1]}))
         worker.ours.sendall(b"".join(batches))
         assert [worker.hear()[0]["id"] for _ in range(2)] == [2 * round_, 2 * round_ + 1]
+
+
+def test_a_row_that_lacks_the_text_of_a_named_task_costs_its_neighbours_nothing(served: Path) -> None:
+    row = {"text": "late goal", "first": "late goal", "second": None}
+    model = Served(served)
+    alone = [model.answer([{"text": dict(row), "tasks": names}])[0] for names in (["same"], None)]
+    assert alone[0] == "cannot_answer" and isinstance(alone[1], dict)
+    assert model.answer([{"text": dict(row), "tasks": names} for names in (["same"], None)]) == alone
+
+
+def test_a_folder_that_somebody_laid_among_the_tasks_is_none(served: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(served, tmp_path / "model"))
+    laid = Path(shutil.copytree(folder / "tasks" / "topic", folder / "tasks" / "copy"))
+    write_json(laid / "task.json", read_json(laid / "task.json") | {"name": "copy"})
+    assert list(Served(folder).tasks) == list(Served(served).tasks)

@@ -196,7 +196,7 @@ def _row(text: str) -> dict[str, Any]:
     """A row that is written as a JSON object."""
     try:
         row = loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{text[:80]!r} is not valid JSON ({error}). A row is an object of columns.") from None
     if not isinstance(row, dict):
         raise DataError(f'{text[:80]!r} is no row. A row is a JSON object of columns: {{"question": "...", ...}}.')

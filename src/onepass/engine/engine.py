@@ -8,7 +8,7 @@ from threading import Lock
 from typing import Any
 
 from onepass.asking import NO_RANGES, Asking
-from onepass.contents import read_config, task_of, task_order
+from onepass.contents import read_config, read_whole, task_of, task_order
 from onepass.encoder.tokenizer import Tokenizer
 from onepass.engine.core import Core
 from onepass.engine.opening import Opening
@@ -36,8 +36,13 @@ class Engine(Asking):
         An Opening is a folder on which work began before.
         """
         opening = folder if isinstance(folder, Opening) else Opening(folder, threads, recipe, bounds)
-        self._opening = opening
-        self.folder = path = opening.folder
+        self.folder = opening.folder
+        read_whole(self.folder, lambda: self._open(opening.current()))
+        self.precision = self._core.precision
+        self._lock = Lock()
+
+    def _open(self, opening: Opening) -> None:
+        self._opening, path = opening, self.folder
         files = opening.checked_files()
         self.tasks: list[Task] = []
         self.kinds: list[Kind] = []
@@ -55,8 +60,6 @@ class Engine(Asking):
             raise FolderError(f"{path} is no model this version can read: {error}") from error
         self.recipe, runner = opening.built()
         self._core = Core(runner, zip(self.tasks, self.kinds, strict=True))
-        self.precision = self._core.precision
-        self._lock = Lock()
 
     def __repr__(self) -> str:
         return f"Engine({str(self.folder)!r}, {len(self.tasks)} tasks, {self.precision})"

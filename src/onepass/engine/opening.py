@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from onepass.atomic import CARD, MANIFEST, listed_files, read_json
-from onepass.contents import find_folder, model_files, read_config, task_order
+from onepass.contents import find_folder, manifest_of, model_files, read_config, task_order
 from onepass.encoder.config import EncoderConfig
 from onepass.engine.graph import EncoderGraph
 from onepass.engine.pooling import Pooling
@@ -46,6 +46,7 @@ class Opening:
         `after` is an earlier opening, whose graph is taken where only tasks differ.
         """
         self.folder = find_folder(folder)
+        self.manifest = manifest_of(self.folder)
         read_config(self.folder)  # says so if this is no model folder at all
         self.threads = threads
         self._wanted = recipe, bounds
@@ -55,6 +56,13 @@ class Opening:
         with_one = ThreadPoolExecutor(1, "onepass-opening")
         self._built = with_one.submit(self._build)
         with_one.shutdown(wait=False)
+
+    def current(self) -> Opening:
+        """This opening, or a new one if the folder is of another version by now."""
+        if manifest_of(self.folder) == self.manifest:
+            return self
+        self._built.exception()  # waits: nothing goes on behind the caller's back
+        return Opening(self.folder, self.threads, *self._wanted)
 
     def checked_files(self) -> list[str]:
         """The files of the folder, each as the manifest says; an error about them comes before any other."""

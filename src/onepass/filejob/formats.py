@@ -103,26 +103,38 @@ class Parquet:
             exact = [_exact(value) for value in values]
             if "timestamp[s" in str(field.type):  # kept in milliseconds, which not every one fits into
                 self._try(field, exact)
-            columns.append(pa.array(exact, field.type))
+            columns.append(self._array(field, exact))
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.schema) as stream:
             stream.write_batch(pa.RecordBatch.from_arrays(columns, schema=self.schema))
         return sink.getvalue().to_pybytes()
+
+    def _array(self, field: Any, values: Sequence[Any]) -> Any:
+        """A column, in Arrow; a value that Arrow cannot take back for a type of its own ends the job in words."""
+        import pyarrow as pa
+
+        try:
+            return pa.array(values, field.type)
+        except pa.ArrowException as error:
+            raise self._refused(field, error) from error
 
     def _try(self, field: Any, values: Sequence[Any]) -> None:
         """Raise if a column with these values cannot be written; at the end all the work would be lost."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
+        column = self._array(field, values)
         try:
-            column = pa.array(values, field.type)
             pq.write_table(pa.table({field.name: column}), pa.BufferOutputStream())
         except (pa.ArrowException, OSError) as error:
-            why = str(error).strip().partition("\n")[0].rstrip(".")
-            raise ConfigError(
-                f"{self.path} cannot hold the column {field.name!r} of the type {field.type} ({why}). "
-                "Choose a .csv or .jsonl output."
-            ) from error
+            raise self._refused(field, error) from error
+
+    def _refused(self, field: Any, error: Exception) -> ConfigError:
+        why = str(error).strip().partition("\n")[0].rstrip(".")
+        return ConfigError(
+            f"{self.path} cannot hold the column {field.name!r} of the type {field.type} ({why}). "
+            "Choose a .csv or .jsonl output."
+        )
 
     def finish(self, draft: Path) -> Path:
         import pyarrow as pa

@@ -43,6 +43,7 @@ class Questions:
     ):
         self.model = model
         self.known = {task.name: (task, make_kind(task)) for task in model.tasks}
+        self.renamed = bool(text)
         groups = self._grouped(tasks, tuple(text))
         there = {read: names for read, names in groups.items() if set(read) <= set(columns)}
         self.groups = there if there and tasks is None else groups
@@ -113,9 +114,16 @@ class Questions:
         for read, names in self.groups.items():
             values = [row.values.get(column) for column in read]
             if not self._plain(read, names, values):
-                given = dict(zip(read, values, strict=True))
+                given = self._given(read, names, values)
+                asked = [self.known[name] for name in names]
+                missing = {column for column, value in given.items() if blank(value)}
+                if any(kind.lacks(task, missing) for task, kind in asked):
+                    empty.update(
+                        dict.fromkeys(column for column, value in zip(read, values, strict=True) if blank(value))
+                    )
+                    continue
                 try:
-                    items = [kind.item(task, given) for task, kind in map(self.known.__getitem__, names)]
+                    items = [kind.item(task, given) for task, kind in asked]
                 except ValueError as error:
                     return {}, f"task {names[0]!r} {error}"
                 if None in items:
@@ -134,6 +142,11 @@ class Questions:
                 texts[read] = str(values[0]) if len(values) == 1 else tuple(map(str, values))
         # In a wide table a row may have the text of some tasks only.
         return texts, "" if texts else f"there is no text in {' and '.join(map(repr, empty))}."
+
+    def _given(self, read: tuple[str, ...], names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
+        """The cells of a row by the columns that the tasks know them by; `text` names others than those."""
+        own = [self.known[name][0].text for name in names] if self.renamed else [read]
+        return {column: value for columns in own for column, value in zip(columns, values, strict=True)}
 
     def _plain(self, read: tuple[str, ...], names: Sequence[str], values: Sequence[Any]) -> bool:
         """Whether these columns hold texts and nothing else that the tasks read."""

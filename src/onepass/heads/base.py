@@ -7,7 +7,7 @@ code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -130,6 +130,10 @@ class Kind:
     def inputs(self, task: Task) -> list[str]:
         """The columns that a row must have to be answered."""
         return list(task.text)
+
+    def lacks(self, task: Task, missing: Collection[str]) -> bool:
+        """Whether a row cannot be answered that has no value in the `missing` ones of its columns."""
+        return any(column in missing for column in task.text)
 
     def columns(self, task: Task) -> list[str]:
         """The columns that a file to learn from must have."""

@@ -16,13 +16,23 @@ def listed_cell(cell: Any) -> list[Any]:
         return list(cell)
     if not isinstance(cell, str):
         raise ValueError(f"has {shown(cell)} where a list is needed.")
-    if cell.lstrip().startswith("["):
-        try:
-            found = json.loads(cell)
-        except (ValueError, RecursionError):
-            return cell.split()
-        return found if isinstance(found, list) else cell.split()
-    return cell.split()
+    found = json_list(cell)
+    return cell.split() if found is None else found
+
+
+def json_list(cell: str) -> list[Any] | None:
+    """The list that a cell is as JSON; None for any other text, also if it begins with a bracket.
+
+    >>> [json_list(cell) for cell in ('["a", "b"]', "[AP] Late goal", "a b")]
+    [['a', 'b'], None, None]
+    """
+    if not cell.lstrip().startswith("["):
+        return None
+    try:
+        found = json.loads(cell)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, list) else None
 
 
 def shown(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from string import Formatter
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +81,9 @@ class Choice(Kind):
 
     def inputs(self, task: Task) -> list[str]:
         return list(dict.fromkeys([*task.text, *self.fields, *self.choices]))
+
+    def lacks(self, task: Task, missing: Collection[str]) -> bool:
+        return super().lacks(task, missing) or all(column in missing for column in self.choices)
 
     def num_texts(self, task: Task) -> int:
         return 0

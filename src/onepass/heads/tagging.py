@@ -15,7 +15,7 @@ from onepass.data.items import Item, Reading
 from onepass.errors import first_of
 from onepass.heads import scaling
 from onepass.heads.base import NO_TEXTS, Kind, Row, blank, checked_windows, label_cell
-from onepass.heads.cells import listed_cell
+from onepass.heads.cells import json_list, listed_cell
 from onepass.prediction import Prediction, Span
 from onepass.tasks import Task
 
@@ -65,7 +65,7 @@ def words_of(cell: Any, count: int | None = None) -> tuple[str, list[tuple[int, 
     >>> words_of("Late goal!")[1]
     [(0, 4), (5, 9), (9, 10)]
     """
-    if isinstance(cell, str) and not cell.lstrip().startswith("["):
+    if isinstance(cell, str) and json_list(cell) is None:
         by_space = [match.span() for match in re.finditer(r"\S+", cell)]
         return cell, by_space if len(by_space) == count else [match.span() for match in _WORD.finditer(cell)]
     given = listed_cell(cell)

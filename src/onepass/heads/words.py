@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,9 @@ class Words(Classification):
 
     def inputs(self, task: Task) -> list[str]:
         return list(dict.fromkeys([*task.text, *self.words, *self.starts]))
+
+    def lacks(self, task: Task, missing: Collection[str]) -> bool:
+        return super().lacks(task, missing) or any(column in missing for column in self.words)
 
     def num_texts(self, task: Task) -> int:
         return 0

@@ -61,7 +61,7 @@ def update_task(
         old, version = model.tasks[number], model.records[number].get("version", 1)
         kept = {key: getattr(old, key) for key in TASK_KEYS if key != "labels"}
         task = make_task(name, {**kept, **old.options, **keys}, checks=[check_kinds])
-        if old.labels and "labels" not in keys:
+        if old.labels and "labels" not in keys and task.kind == old.kind:
             task = task.model_copy(update={"labels": _labels_anew(old, task)})
         (item,) = _read([task], model.tokenizer, options)
         train_task(model, item, options, progress)

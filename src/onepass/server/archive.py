@@ -17,14 +17,15 @@ from typing import IO, Any
 
 from onepass.atomic import MANIFEST, listed_files, read_json
 from onepass.card import card
-from onepass.contents import RECORDED, read_config
+from onepass.contents import RECORDED, read_config, read_whole
 from onepass.errors import ConfigError, DataError, FolderError, unknown
-from onepass.server.folder import revision_of
 from onepass.tasks import Task
 
 FILES = ("task.json", "weights.safetensors", "belongs.json")
-MOST_GROWTH, TRIES = 100, 4
+MOST_GROWTH = 100
 SHARED = ("tokenizer.json", "method.safetensors")
+CHOSEN = "chosen"
+"""The remarks of a method on how its options were found, such as for how many tasks"""
 MAPPINGS, TOLD = ("rows", "scores", "calibration", "thresholds"), ("rows", "scores", "version")
 """The keys of a task's record that hold mappings, and those that GET /tasks tells"""
 KINDS = ("application/zip", "application/x-tar", "application/gzip", "application/x-gzip", "application/octet-stream")
@@ -36,24 +37,14 @@ def belongs(folder: Path) -> dict[str, Any]:
     return {
         "format": 1,
         "encoder": config["encoder"]["sha256"],
-        "method": config["method"],
+        "method": {key: value for key, value in config["method"].items() if key != CHOSEN},
         "files": {name: files.get(name) for name in SHARED},
     }
 
 
 def pack(folder: Path, name: str) -> bytes:
     """A task of a model folder as an archive, all of one version."""
-    for _ in range(TRIES):
-        revision = revision_of(folder)
-        try:
-            data = _packed(folder, name)
-        except FolderError:
-            if revision_of(folder) == revision:
-                raise
-            continue  # the files of a version are not what the manifest of another one says
-        if revision_of(folder) == revision:
-            return data
-    raise FolderError(f"{folder} is being changed. Try again.")
+    return read_whole(folder, lambda: _packed(folder, name))
 
 
 def _packed(folder: Path, name: str) -> bytes:
@@ -128,6 +119,8 @@ def check_belongs(archived: Path, folder: Path) -> None:
     theirs, ours = read_json(archived / "belongs.json"), belongs(folder)
     for key in ("format", "encoder", "method", "files"):
         found = theirs.get(key) if isinstance(theirs, dict) else None
+        if key == "method" and isinstance(found, dict):
+            found.pop(CHOSEN, None)  # of an archive that was packed before remarks were left out
         if found != ours[key]:
             raise FolderError(
                 f"The task is of another model: its {key} is {str(found)[:100]}, this model's {str(ours[key])[:100]}."

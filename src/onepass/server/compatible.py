@@ -109,8 +109,8 @@ def add_compatible_routes(app: FastAPI, service: Service) -> None:
         generation = service.generation()
         outputs = [
             {"name": output, "datatype": kind, "shape": [-1]}
-            for name in generation.tasks
-            for output, kind in ((name, "BYTES"), (f"{name}.score", "FP32"))
+            for name, task in generation.tasks.items()
+            for output, kind in ((name, "BYTES"), (f"{name}.score", "FP32"))[: 1 + task["has_score"]]
         ]
         inputs = [{"name": "text", "datatype": "BYTES", "shape": [-1]}]
         head = {"name": service.name, "versions": [generation.revision], "platform": "onepass"}
@@ -133,6 +133,9 @@ def add_compatible_routes(app: FastAPI, service: Service) -> None:
         wanted = _wanted(body.get("outputs"))
         names = None if wanted is None else [n if n in known else n.removesuffix(".score") for n in wanted]
         tasks = tasks_of(names, known, texts)
+        for output, name in zip(wanted or (), names or (), strict=True):
+            if output != name and not known[name]["has_score"]:
+                raise invalid(f"There is no output {output!r}: the answers of {name!r} have no probability.")
         answered, results = await ask(request, key, texts, tasks)
         outputs = []
         for name in results[0]:

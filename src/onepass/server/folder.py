@@ -53,6 +53,7 @@ def _task(known: dict[str, Any]) -> dict[str, Any]:
         "reads": kind.inputs(task),
         "texts": kind.num_texts(task),
         "scored": bool(known["labels"]) and not kind.ragged,  # each label has a probability in the whole text
+        "has_score": "score" in kind.cells(task),
         "windows": kind.windows.most,
         "thresholds": fitted or None,
         "version": known.get("version", 1),

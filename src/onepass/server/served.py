@@ -91,6 +91,10 @@ class Served:
     def _answer(self, labelled: Any, names: Sequence[str] | None) -> dict[str, Any] | str:
         tasks = {}
         for name in labelled.tasks if names is None else names:
+            if (
+                name not in labelled.tasks
+            ):  # beside texts that are asked all tasks, a row is asked those it has texts for
+                return "cannot_answer"
             known, prediction = self.tasks[name], labelled.tasks[name].to_dict()
             score = prediction.get("score")
             if (score is not None and not math.isfinite(score)) or not _finite(prediction.get("scores") or {}):
