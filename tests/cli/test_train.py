@@ -1,6 +1,7 @@
 """onepass train: what it writes, and every wrong thing a user may own or type."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -172,6 +173,18 @@ def test_who_stops_a_training_hears_how_to_go_on(run, news, tmp_path, monkeypatc
     assert result.exit_code == 130
     told = f"What is done so far is in {tmp_path / place}. To go on, give the same command with --resume.\n"
     assert result.stderr.endswith(told + "Stopped.\n")
+
+
+def test_who_stops_a_training_hears_nothing_of_what_another_left(run, news, tmp_path, monkeypatch):
+    (tmp_path / ".model.training").mkdir()
+    os.utime(tmp_path / ".model.training", (0, 0))
+
+    def stop(*given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Checkpoints, "due", stop)
+    result = run("train", news, "-o", tmp_path / "model", "epochs=2")
+    assert result.exit_code == 130 and "What is done so far" not in result.stderr
 
 
 def test_the_last_line_asks_what_the_tasks_read(run, news, tmp_path):

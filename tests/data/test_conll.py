@@ -32,3 +32,10 @@ def test_an_empty_file_has_no_rows(tmp_path: Path) -> None:
     path.write_text("\n\n")
     with pytest.raises(DataError, match="no rows"):
         column_names(path)
+
+
+def test_a_line_of_white_space_ends_a_text_and_a_number_sign_may_be_a_word(tmp_path: Path) -> None:
+    path = tmp_path / "names.conll"
+    path.write_text("# one\nthe O\n# B-num\n1 I-num\n\t\n# two words\nRome B-place\n # O\n")
+    (chunk,) = read_chunks(path)
+    assert [row["tokens"] for _, row in chunk.rows()] == [["the", "#", "1"], ["Rome", "#"]]

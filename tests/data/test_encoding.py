@@ -98,3 +98,9 @@ def test_a_long_question_leaves_room_for_its_text(tokenizer: Tokenizer) -> None:
     (found,) = tokenise([Item([("who " * 30, "the match is late")])], tokenizer, "tokens", Windows(most=9))
     assert found.reading is not None
     assert {found.reading.text[a:b] for a, b in found.reading.spans if a >= 0} == {"the", "match", "is", "late"}
+
+
+def test_a_group_without_a_name_is_one_too(tokenizer: Tokenizer) -> None:
+    """Every row of a task that is scored by groups has a reading, or they would not belong to their rows any more."""
+    found = tokenise([Item([("the match",)], group=group) for group in ("", "a", None)], tokenizer, "vector", Windows())
+    assert [None if one.reading is None else one.reading.group for one in found] == ["", "a", None]

@@ -24,6 +24,13 @@ def test_each_candidate_is_read_with_the_context() -> None:
     assert asked is not None and asked.sequences[0] == ("He fell. What was the cause?", "He slept.")
 
 
+def test_a_column_of_a_template_is_found_by_its_whole_name() -> None:
+    kind = Choice(choices=["one", "two"], template="{premise} {meta.question}{none}? {{}}")
+    item = kind.item(TASK, ROW | {"meta.question": "Why", "none": None})
+    assert item is not None and item.sequences[0] == ("He fell. Why? {}", "He slept.")
+    assert kind.fields == ["premise", "meta.question", "none"]
+
+
 @pytest.mark.parametrize(("cell", "found"), [(["a"], "a list"), ({"k": 1}, "an object")])
 def test_what_is_no_text_is_no_candidate(cell: Any, found: str) -> None:
     with pytest.raises(ValueError, match=f"has {found} among its candidates"):
@@ -105,6 +112,9 @@ def test_faults_of_rows_are_said() -> None:
         {"choices": 3},
         {"choices": [""]},
         {"template": "{premise"},
+        {"template": "{} {premise}"},
+        {"template": "{premise:d}"},
+        {"template": "{premise!r}"},
         {"blank": ""},
         {"numbered_from": "1"},
         {"loss": "mse"},

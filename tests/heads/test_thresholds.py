@@ -33,6 +33,13 @@ RIGHT = np.arange(100) < 60  # the first sixty are right ...
 RIGHT[50:60] = False  # ... but for ten of them
 
 
+def test_a_label_that_is_never_the_likeliest_is_told_from_one_without_rows():
+    rule = read_threshold({"target_precision": 0.9})
+    empty = np.zeros(0)
+    assert "likeliest of no validation row" in str(choose(rule, empty, empty.astype(bool), 3).reason)
+    assert "no validation row has it" in str(choose(rule, empty, empty.astype(bool), 0).reason)
+
+
 def test_a_target_precision_takes_the_lowest_threshold_that_reaches_it():
     found = choose(Rule("target_precision", 0.9), SCORES, RIGHT, 50)
     assert found.threshold is not None and found.precision is not None

@@ -47,6 +47,14 @@ def test_words_are_given_by_characters_or_by_their_place() -> None:
     assert item is not None and list(item.marks) == [(0, 8, 10)]
 
 
+def test_the_form_at_the_given_place_is_marked_and_no_better_one_further_on() -> None:
+    text = "He began early, but we begin late"
+    kind = Words(words="word", starts="at", match="form")
+    for start, place in ((3, (3, 8)), (0, (23, 28)), (23, (23, 28))):
+        item = kind.item(SINGLE, {"text": text, "word": "begin", "at": start})
+        assert item is not None and item.marks == [(0, *place)]
+
+
 @pytest.mark.parametrize(
     ("cells", "message"),
     [

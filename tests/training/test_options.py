@@ -198,7 +198,10 @@ def test_what_is_no_value_at_all_is_refused_too(train: dict[str, Any], fault: st
 
 def test_an_encoder_of_teachers_wants_teachers():
     assert faults_of(teacher_encoder="larger", teachers=0) == [
-        "train.teacher_encoder: with train.teachers=0 there are none. Leave teachers out, or give 1 or more."
+        "train.teacher_encoder: with train.teachers=0 there are none. Give teachers=1 or more."
+    ]
+    assert faults_of(teacher_encoder="larger", preset="fast") == [
+        "train.teacher_encoder: with train.teachers=0 (of preset 'fast') there are none. Give teachers=1 or more."
     ]
     assert faults_of(teacher_encoder=3) == ["train.teacher_encoder is 3; possible: none, a text."]
     assert not faults_of(teacher_encoder="larger", teachers=0, task_teachers=1) + faults_of(teacher_encoder=None)

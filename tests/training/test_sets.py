@@ -2,11 +2,13 @@
 
 import logging
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from onepass.data.examples import Ragged
 from onepass.encoder.loading import load_encoder
 from onepass.errors import DataError
 from onepass.tasks import read_task_file
@@ -68,6 +70,20 @@ def test_the_fingerprint_changes_with_texts_and_targets_but_not_with_the_order(n
     assert fingerprint(rows.take(np.arange(len(rows) - 1))) != first
     rows.targets[0] += 1.0
     assert fingerprint(rows) != first
+
+
+def test_the_fingerprint_tells_labels_and_long_rows_apart(news: Path, tokenizer):
+    rows = read_sets(read_task_file(news), tokenizer)[0].train
+    found = set()
+    for labels in ([1.0, 1.0, 0.0], [0.0, 0.0, 1.0]):  # 1 + 2 is 3
+        found.add(fingerprint(replace(rows, targets=np.tile(np.float32(labels), (len(rows), 1)))))
+    for middle in (0.0, 1.0):  # numpy shows a long array without its middle
+        tags = np.zeros(3000)
+        tags[1500] = middle
+        targets = np.empty(len(rows), object)
+        targets[:] = [Ragged(tags)] * len(rows)
+        found.add(fingerprint(replace(rows, targets=targets)))
+    assert len(found) == 4
 
 
 def test_no_rows_have_a_fingerprint_too(news: Path, tokenizer):

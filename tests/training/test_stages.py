@@ -70,6 +70,17 @@ def test_a_task_that_gets_no_better_is_finished_once():
     assert all(own[task][0].requires_grad for task in (0, 1))
 
 
+def test_what_a_group_shares_learns_until_its_last_task_is_finished():
+    shared = nn.Parameter(torch.zeros(1))
+    own = {task: [shared, nn.Parameter(torch.zeros(1))] for task in (0, 1)}
+    finished = Finished(1, [0, 1], own.__getitem__)
+    finished.update({0: 50.0, 1: 50.0})
+    assert finished.update({0: 50.0, 1: 60.0}) == [0]
+    assert shared.requires_grad and not own[0][1].requires_grad and own[1][1].requires_grad
+    assert finished.update({0: 50.0, 1: 60.0}) == [1]
+    assert not shared.requires_grad and not own[1][1].requires_grad
+
+
 def test_without_patience_no_task_is_ever_finished():
     finished = Finished(0, [0], lambda _: [nn.Parameter(torch.zeros(1))])
     for _ in range(5):

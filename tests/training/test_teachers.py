@@ -104,6 +104,7 @@ def test_an_encoder_of_teachers_is_found_beside_the_task_file_and_missed_before_
     assert read_task_file(news, ["train={teacher_encoder: no/such}"]).train["teacher_encoder"] == "no/such"
     news.write_text(news.read_text().replace("train: {", "train: {teacher_encoder: larger, "))
     assert read_task_file(news).train["teacher_encoder"] == str(news.parent / "larger")
+    assert read_task_file(news, ["train.teachers=three"]).train["teachers"] == "three"  # no folder of this name
     with pytest.raises(EncoderError, match="gone"):
         run.train(news, tmp_path / "model", overrides=["train.teacher_encoder=./gone"], progress=False)
     assert not (tmp_path / "model").exists()
@@ -148,3 +149,18 @@ def test_a_resumed_training_keeps_the_teachers_that_were_finished(
     assert output.is_dir() and not teachers_folder(output).exists()
     # Teachers of a training with other options are not this one's.
     assert not list(tmp_path.glob(".model*"))
+
+
+def test_groups_of_tasks_have_models_per_task_as_teachers_and_as_second_stage(news: Path, tmp_path: Path):
+    """A model per task has no groups; what is trained before would be lost if it was told then."""
+    groups = ["tasks.topic.group=a", "tasks.tone.group=a"]
+    overrides = [*FAST, *groups, "epochs=1", "teachers=0", "task_teachers=1", "train.finetune={epochs: 1}"]
+    model = run.train(news, tmp_path / "model", overrides=overrides, progress=False)
+    assert model.choice.name == "single" and model.predict("late goal")["topic"].label
+
+
+def test_tasks_that_learn_from_labels_alone_are_told_why(news: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    overrides = [*FAST, "epochs=1", "teachers=1", "tasks.topic.windows=2"]
+    with caplog.at_level("INFO"):
+        run.train(news, tmp_path / "model", overrides=overrides, progress=False)
+    assert "topic learn from labels alone: no teacher knows them, or they are read in windows" in caplog.text

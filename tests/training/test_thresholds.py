@@ -1,5 +1,6 @@
 """Other thresholds for a trained model: chosen on validation rows or on a file, nothing else changed."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 import onepass
 from onepass.errors import ConfigError, DataError, OnepassError
 from onepass.model import Model
+from onepass.training import train
 from onepass.training.evaluation import all_logits, validation_rows
 from onepass.training.thresholds import set_thresholds
 
@@ -36,6 +38,27 @@ def test_a_threshold_is_chosen_on_a_file(loaded: Model, rows: Path):
     loaded.set_threshold("topic", None)
     assert not loaded.predict("late goal", tasks=["topic"])["topic"].abstained
     assert loaded.records[0]["version"] == 4 and "threshold" not in loaded.tasks[0].options
+
+
+def test_a_score_goes_with_the_threshold_it_was_reached_with(news: Path, tmp_path: Path):
+    rows = [{"text": f"late goal {n}", "moods": ["glad", "calm"] if n % 2 else ["calm"]} for n in range(20)]
+    (news.parent / "moods.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    keys = "train: moods.jsonl, text: text, label: moods, kind: multilabel, validation: 0.3, threshold: 0.01"
+    news.write_text(news.read_text().replace("tasks:\n", f"tasks:\n  moods: {{{keys}}}\n"))
+    model = train(news, tmp_path / "model", overrides=["epochs=1"], progress=False)
+    (number,) = model.numbers(["moods"])
+
+    def score() -> float:
+        return float(model.records[number]["scores"]["validation"]["score"])
+
+    before = score()
+    model.set_threshold("moods", 0.99)
+    assert before > 0 and score() == 0.0
+    model.set_threshold("moods", 0.01)
+    assert score() == before
+    (news.parent / "moods.jsonl").unlink()
+    model.set_threshold("moods", 0.99)
+    assert model.records[number]["scores"] == {}
 
 
 def test_without_a_file_it_is_chosen_on_the_validation_rows(loaded: Model):

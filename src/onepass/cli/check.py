@@ -58,9 +58,12 @@ def _faults(file: TaskFile) -> list[str]:
     from onepass.training.options import TrainOptions
 
     faults = [fault for check in CHECKS for fault in check(file)]
-    try:
-        length = file.train.get("max_length", TrainOptions.max_length)
-        check_encoder(file.encoder, length if type(length) is int else TrainOptions.max_length)
-    except EncoderError as error:
-        faults.append(f"encoder: {error}")
+    length = file.train.get("max_length", TrainOptions.max_length)
+    encoders = {"encoder": file.encoder, "train.teacher_encoder": file.train.get("teacher_encoder")}
+    for key, encoder in encoders.items():
+        try:
+            if isinstance(encoder, str):
+                check_encoder(encoder, length if type(length) is int else TrainOptions.max_length)
+        except EncoderError as error:
+            faults.append(f"{key}: {error}")
     return faults

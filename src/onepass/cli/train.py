@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -48,15 +49,23 @@ def train(
     read = read_task_file(file, overrides or (), checks=training.CHECKS)
     if not quiet:
         say(described(read))
+    started = time.time()
     try:
         model = training.train(read, output, overwrite=force, resume=resume, progress=progress(quiet))
     except KeyboardInterrupt:
-        if not quiet and (kept := left_beside(output)):
+        # What another training left there is of no use to this one.
+        kept = [place for place in left_beside(output) if resume or _newest(place) >= started]
+        if not quiet and kept:
             say(f"What is done so far is in {kept[0]}. To go on, give the same command with --resume.")
         raise
     if not quiet:
         show_scores(model)
         say(f"The model is in {output}. Ask it: onepass predict {quote(str(output))} {what_to_ask(model)}")
+
+
+def _newest(folder: Path) -> float:
+    """When something was last written into a folder."""
+    return max(place.stat().st_mtime for place in (folder, *folder.rglob("*")))
 
 
 def described(file: TaskFile) -> str:

@@ -30,7 +30,7 @@ def _rows(path: Path, names: list[str], faults: RowFaults) -> Iterator[Row]:
     """A row for each text: a list of words, a list of tags."""
     row, first, words, broken = 1, 1, list[list[str]](), False
     for number, line in enumerate(chain(read_lines(path), [""]), 1):
-        fields = _fields(line)
+        fields = _fields(line, len(names) if words else 0)
         if fields:
             first = first if words or broken else number
             if len(fields) == len(names):
@@ -49,8 +49,13 @@ def _rows(path: Path, names: list[str], faults: RowFaults) -> Iterator[Row]:
             words, broken = [], False
 
 
-def _fields(line: str) -> list[str]:
-    if line.startswith((BREAK, "# ")):
+def _fields(line: str, inside: int = 0) -> list[str]:
+    """The fields of a line; none of one between texts, and none of a comment.
+
+    Comments stand before a text. `inside` one, whose lines have so many fields, # is a word if it has as many.
+    """
+    if not line.strip() or line.startswith(BREAK):
         return []
     line = line.rstrip("\r\n")
-    return line.split("\t") if "\t" in line else line.split()
+    fields = line.split("\t") if "\t" in line else line.split()
+    return [] if line.startswith("# ") and len(fields) != inside else fields

@@ -70,8 +70,9 @@ def _tokens(item: Item, slices: list[Slice], encoded: list[Encoded], points: Poi
     whole = slices[-1][1] < 0 or slices[-1][3] >= len(item.sequences[0][slices[-1][1]])
     truncated = not whole if slices[0][1] >= 0 else any(one.truncated for one in encoded)
     if points == "vector":
-        known = Reading(names=item.names, group=item.group) if item.names or item.group else None
-        return Tokens(sequences, truncated, known)
+        if not item.names and item.group is None:
+            return Tokens(sequences, truncated, None)
+        return Tokens(sequences, truncated, Reading(names=item.names, group=item.group or ""))
     if points == "tokens":
         return Tokens(sequences, truncated, _all_tokens(item, slices, encoded))
     marks = np.array([mark[1:] for mark in item.marks], np.int32).reshape(-1, 2)

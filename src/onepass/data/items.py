@@ -26,7 +26,7 @@ class Item:
     """Parts of the only sequence that matter: which of its texts, and the first and the end of the characters"""
     names: Sequence[str] = ()
     """What the candidates are called in the answer"""
-    group: str = ""
+    group: str | None = None
     """What rows have in common that are scored together"""
 
     @property

@@ -113,21 +113,17 @@ class Questions:
         empty: dict[str, None] = {}
         for read, names in self.groups.items():
             values = [row.values.get(column) for column in read]
+            missing = [column for column, value in zip(read, values, strict=True) if blank(value)]
             if not self._plain(read, names, values):
                 given = self._given(read, names, values)
+                holes = {column for column, value in given.items() if blank(value)}
                 asked = [self.known[name] for name in names]
-                missing = {column for column, value in given.items() if blank(value)}
-                if any(kind.lacks(task, missing) for task, kind in asked):
-                    empty.update(
-                        dict.fromkeys(column for column, value in zip(read, values, strict=True) if blank(value))
-                    )
-                    continue
                 try:
-                    items = [kind.item(task, given) for task, kind in asked]
+                    lacks = any(kind.lacks(task, holes) or kind.item(task, given) is None for task, kind in asked)
                 except ValueError as error:
                     return {}, f"task {names[0]!r} {error}"
-                if None in items:
-                    empty.update(dict.fromkeys(column for column, value in given.items() if blank(value)))
+                if lacks:
+                    empty.update(dict.fromkeys(missing))
                 else:
                     texts[read] = given
                 continue
@@ -136,7 +132,7 @@ class Questions:
                     return {}, f"column {column!r} holds no text but a {type(value).__name__}."
                 if fault := unwritable(value):
                     return {}, f"column {column!r} {fault}"
-            if missing := [column for column, value in zip(read, values, strict=True) if blank(value)]:
+            if missing:
                 empty.update(dict.fromkeys(missing))
             else:
                 texts[read] = str(values[0]) if len(values) == 1 else tuple(map(str, values))

@@ -98,6 +98,8 @@ class Kind:
     """What the head reads of a sequence"""
     ragged: ClassVar[bool] = False
     """Whether rows have several points each"""
+    thresholds_decide: ClassVar[bool] = False
+    """Whether thresholds decide what is answered, so that scores depend on them, and do not only withhold answers"""
     reads_lists: ClassVar[bool] = False
     """Whether the text may be given as a list of words"""
     blank_advice: ClassVar[str] = ""
@@ -204,7 +206,7 @@ class Kind:
 
     def loss_key(self) -> tuple[Any, ...]:
         """Tasks of equal keys and equally many outputs share one call of `loss`."""
-        return (type(self).__name__, self.pooling)
+        return (type(self).__name__, self.pooling, self.windows.most > 1)
 
     def start_bias(self, task: Task) -> tuple[float, ...] | None:
         """Where the logits begin before anything is learned; None: at 0."""

@@ -68,13 +68,16 @@ class Choice(Kind):
             raise wrong_option("loss", loss, "softmax, binary")
         self.binary = loss == "binary"
         try:
-            fields = [field for _, field, _, _ in Formatter().parse(template or "") if field is not None]
+            parts = list(Formatter().parse(template or ""))
         except ValueError as error:
             raise wrong_option("template", template, f"a text with columns in braces ({error})") from None
+        if any(spec or conversion or field == "" for _, field, spec, conversion in parts):
+            raise wrong_option("template", template, "a text with columns in braces, and nothing else in these")
+        self.parts = [(text, field) for text, field, _, _ in parts]
         self.choices, self.template, self.mark = found, template, blank
         self.numbered_from = numbered_from
         self.first = numbered_from if isinstance(numbered_from, int) else 0
-        self.fields = fields
+        self.fields = [field for _, field in self.parts if field is not None]
 
     def unfit(self, task: Task) -> str:
         return "" if self.choices else "choices is missing. Needed: the columns of the candidates."
@@ -114,8 +117,13 @@ class Choice(Kind):
                 raise ValueError(f"has no {self.mark!r} in {shown(' '.join(texts))}, where candidates would be put.")
             read = [tuple(text.replace(self.mark, candidate) for text in texts) for candidate in candidates]
             return Item(read, names=candidates)
-        context = " ".join(texts) if self.template is None else self.template.format_map(_Texts(row))
+        context = " ".join(texts) if self.template is None else self._filled(row)
         return Item([(context, candidate) for candidate in candidates], names=candidates)
+
+    def _filled(self, row: Row) -> str:
+        """The template with the cells of a row, blank ones as nothing; a column is found by its whole name."""
+        cells = ("" if field is None or blank(row[field]) else str(row[field]) for _, field in self.parts)
+        return "".join(text + cell for (text, _), cell in zip(self.parts, cells, strict=True))
 
     def target(self, row: Row, task: Task, labels: Sequence[str]) -> Ragged:
         """1 for each right candidate, else 0."""
@@ -238,11 +246,3 @@ def _side_by_side(rows: Any, filler: float) -> np.ndarray:
 def _losses(logits: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Minus the logarithm of the probability of all right candidates together, (R,)."""
     return np.asarray(-np.logaddexp.reduce(np.where(right, scaling.log_softmax(logits), -np.inf), -1))
-
-
-class _Texts(dict[str, Any]):
-    """A row whose cells are put into a template as texts, blank ones as nothing."""
-
-    def __getitem__(self, column: str) -> str:
-        value = super().__getitem__(column)
-        return "" if blank(value) else str(value)

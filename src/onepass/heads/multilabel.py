@@ -109,6 +109,7 @@ class Multilabel(Kind):
 
     rare_advice = "for rare labels use threshold: {best: f1}"
     blank_advice = "A blank cell says nothing about a row: write [] where none of the labels fits."
+    thresholds_decide = True
     metrics = {"macro_f1": macro_f1, "micro_f1": micro_f1, "subset_accuracy": subset_accuracy}
 
     def __init__(

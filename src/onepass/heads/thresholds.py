@@ -106,8 +106,10 @@ def choose(rule: Rule, scores: np.ndarray, right: np.ndarray, to_find: int) -> C
     A precision is reached by the lowest threshold that reaches it, a recall by the highest: as much of the other as
     can be had.
     """
-    if not len(scores) or not to_find:
+    if not to_find:
         return Choice(None, reason=f"{rule} cannot be shown: no validation row has it")
+    if not len(scores):
+        return Choice(None, reason=f"{rule} cannot be shown: it is the likeliest of no validation row")
     order = np.argsort(-scores, kind="stable")
     ordered = scores[order]
     ends = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True))  # equal scores are given together

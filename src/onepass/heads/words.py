@@ -95,6 +95,13 @@ class Words(Classification):
             marks.append((of_text, *self._place(texts[of_text], row[column], start, column)))
         return Item([texts], marks)
 
+    def _at(self, text: str, word: str, begin: int) -> tuple[int, int] | None:
+        """The word, or what stands for it, that begins at this very place; further on a better match may follow."""
+        many = r"\W+".join([r"\w+"] * max(1, len(re.findall(r"\w+", word))))
+        here = re.compile(many).match(text, begin)
+        found = self.find(here.group(), word) if here else None
+        return (begin + found[0], begin + found[1]) if found and not found[0] else None
+
     def _place(self, text: str, cell: Any, start: Any, column: str) -> tuple[int, int]:
         """The characters of a marked word; ValueError if it is not in the text."""
         if blank(cell):
@@ -113,7 +120,8 @@ class Words(Classification):
             if number is None or not 0 <= number < len(begins):
                 raise ValueError(f"has {shown(start)} as the start of {word!r}, which is no place in its text.")
             begin = begins[number]
-        found = self.find(text, word, begin)
+        found = None if blank(start) else self._at(text, word, begin)
+        found = found or self.find(text, word, begin)
         if found is None:
             advice = "; match: form looks for other forms of the word" if self.find is find_text else ""
             raise ValueError(

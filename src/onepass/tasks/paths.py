@@ -9,6 +9,7 @@ from onepass.errors import did_you_mean
 ONCE = "is no file that can be read more than once. Write what comes from it to a file first."
 """Of a pipe"""
 TRAIN_FILE_KEYS = ("teachers", "baseline")
+"""Keys of the parts `distill` and `select` of the training's options"""
 
 
 def similar(path: Path) -> str:
@@ -34,16 +35,16 @@ def encoder_path(value: Any, folder: Path) -> Any:
     return path if value.startswith((".", "/", "~")) or os.path.isdir(path) else value
 
 
-def with_whole_paths(options: dict[str, Any], folder: Path) -> dict[str, Any]:
+def with_whole_paths(options: dict[str, Any], folder: Path, part: bool = False) -> dict[str, Any]:
     """Training options in which the files and folders they name have their whole path."""
 
     def whole(value: Any) -> Any:
         return str(whole_path(value, folder)) if isinstance(value, str) else value
 
     return {
-        key: with_whole_paths(value, folder) if isinstance(value, dict)
-        else [whole(item) for item in value] if key in TRAIN_FILE_KEYS and isinstance(value, list)
-        else whole(value) if key in TRAIN_FILE_KEYS
+        key: with_whole_paths(value, folder, part=True) if isinstance(value, dict)
+        else [whole(item) for item in value] if part and key in TRAIN_FILE_KEYS and isinstance(value, list)
+        else whole(value) if part and key in TRAIN_FILE_KEYS
         else encoder_path(value, folder) if key == "teacher_encoder"
         else value
         for key, value in options.items()

@@ -157,7 +157,10 @@ def teach(
     if faults:
         raise ConfigError(listed([f"train.distill.teachers: {fault}" for fault in faults]))
     if untaught := [item.task.name for item, count in zip(sets, counts, strict=True) if not count]:
-        log.info("no teacher knows %s; they learn from labels alone", ", ".join(untaught))
+        log.info(
+            "%s learn from labels alone: no teacher knows them, or they are read in windows or of a kind that has none",
+            ", ".join(untaught),
+        )
     means = [None if total is None else total / np.float32(n) for total, n in zip(sums, counts, strict=True)]
     return Teaching(sets, means, options)
 

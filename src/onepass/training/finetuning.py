@@ -34,7 +34,7 @@ def copies_of(joint: Model, sets: Sequence[TaskSet]) -> Model:
     method = make_method(choice.name, copy.deepcopy(joint.method.encoder), choice.options)
     model = Model(method, joint.tokenizer, choice, joint.source, dropout=joint.dropout.p)
     for number, item in enumerate(sets):
-        model.add(item.task)
+        model.add(item.task.model_copy(update={"group": None}))  # what a group shares each has a copy of
         cast(OwnCopy, method.tasks[number]).take(joint.method, number)
         model.heads[number].load_state_dict(joint.heads[number].state_dict())
     return model

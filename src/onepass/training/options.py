@@ -218,9 +218,8 @@ def check_train(file: TaskFile) -> list[str]:
                 f"train.distill and train.{own}: the one names trained teachers, the other trains some. Give one."
             )
     if values.get("teacher_encoder") and values.get("teachers") == 0 and not values.get("task_teachers"):
-        faults.append(
-            "train.teacher_encoder: with train.teachers=0 there are none. Leave teachers out, or give 1 or more."
-        )
+        preset = f" (of preset {values['preset']!r})" if "teachers" not in file.train else ""
+        faults.append(f"train.teacher_encoder: with train.teachers=0{preset} there are none. Give teachers=1 or more.")
     if isinstance(distill := values.get("distill"), dict):
         faults += [
             f"train.distill.teachers: {folder} is no model folder. Train one with: onepass train tasks.yaml -o {folder}"

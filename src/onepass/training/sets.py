@@ -2,13 +2,13 @@
 
 import hashlib
 import logging
-import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from onepass.data.examples import Examples
+from onepass.data.examples import Examples, Ragged
 from onepass.data.hub import PREFIX, hub_file
 from onepass.data.reading import find_labels, read_examples
 from onepass.data.split import split
@@ -90,12 +90,15 @@ def path_of(task: Task, split_name: str) -> Path:
 
 def fingerprint(examples: Examples) -> str:
     """64 bits that change with the texts or the targets of the rows, whatever their order."""
-    if examples.targets.dtype == object:
-        said = [hashlib.blake2b(repr(target).encode(), digest_size=8).digest() for target in examples.targets]
-        targets = np.frombuffer(b"".join(said), np.uint64)
+    if examples.targets.ndim == 1 and examples.targets.dtype != object:
+        targets = examples.targets.astype(np.float64).view(np.uint64)
     else:
-        columns = math.prod(examples.targets.shape[1:])  # not -1, which no rows leave open
-        numbers = examples.targets.astype(np.float64).reshape(len(examples), columns)
-        weighed = numbers @ np.arange(1.0, 1.0 + columns)
-        targets = np.ascontiguousarray(weighed).view(np.uint64)
+        said = [hashlib.blake2b(_bytes(target), digest_size=8).digest() for target in examples.targets]
+        targets = np.frombuffer(b"".join(said), np.uint64)
     return hashlib.blake2b(np.sort(examples.hashes ^ targets).tobytes(), digest_size=8).hexdigest()
+
+
+def _bytes(target: Any) -> bytes:
+    """All that a row's target says; numpy's own words for a long array leave out its middle."""
+    value = target.value if isinstance(target, Ragged) else target
+    return np.ascontiguousarray(value).tobytes() if isinstance(value, np.ndarray) else repr(value).encode()

@@ -69,7 +69,11 @@ class Finished:
         return bool(self.patience) and all(since >= self.patience for since in self.since.values())
 
     def _fix(self, tasks: Sequence[int]) -> None:
-        found = [parameter for task in tasks for parameter in self.own(task)]
+        # What a group of tasks shares goes on learning until the last of them is finished.
+        learning = [task for task, since in self.since.items() if since < self.patience]
+        shared = {id(parameter) for task in learning for parameter in self.own(task)}
+        done = [task for task in self.since if task not in learning] if tasks else []
+        found = [parameter for task in done for parameter in self.own(task) if id(parameter) not in shared]
         for parameter in found:
             parameter.requires_grad_(False)
         self.fixed += found

@@ -102,12 +102,15 @@ def teacher_files(file: TaskFile, options: TrainOptions, count: int) -> tuple[li
     if options.teacher_encoder is not None:
         file = file.model_copy(update={"encoder": options.teacher_encoder})
         chosen["encoder_rate"] = min(options.encoder_rate, MOST_RATE)
+    ungrouped = {name: task.model_copy(update={"group": None}) for name, task in file.tasks.items()}
     alone = chosen | ALONE | {"effort": max(LEAST_EFFORT, ALONE_EFFORT * options.effort)}
     seeds = [(options.seed + NEXT_SEED * (number + 1)) % 2**32 for number in range(count + options.task_teachers)]
     return (
         [file.model_copy(update={"train": chosen | {"seed": seed}}) for seed in seeds[:count]],
         [
-            file.model_copy(update={"train": alone | {"seed": seed}, "method": MethodChoice(name="single")})
+            file.model_copy(
+                update={"train": alone | {"seed": seed}, "method": MethodChoice(name="single"), "tasks": ungrouped}
+            )
             for seed in seeds[count:]
         ],
     )

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from onepass.calibration import choose_thresholds, set_threshold
-from onepass.errors import ConfigError, listed, unknown
+from onepass.errors import ConfigError, OnepassError, listed, unknown
 from onepass.heads import make_kind, options_of_kind
 from onepass.heads.thresholds import Rule, read_threshold
 from onepass.model import Model
-from onepass.training.evaluation import all_logits, learned_from_all, score_decisions, validation_rows
+from onepass.training.evaluation import all_logits, learned_from_all, score_decisions, scores_of, validation_rows
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,24 @@ def set_thresholds(model: Model, names: Sequence[str] | None, value: Any, data: 
         choose_thresholds(model, number, logits, rows[number])
         if data is None:
             score_decisions(model, number, logits, rows[number])
+    _score_anew(model, [n for n in numbers if model.kinds[n].thresholds_decide and (n not in rows or data is not None)])
     return numbers
+
+
+def _score_anew(model: Model, numbers: Sequence[int]) -> None:
+    """Let the records of tasks say what they reach on validation with the thresholds they have now, or nothing."""
+    for number in numbers:
+        scores = model.records[number].get("scores", {})
+        if "validation" not in scores:
+            continue
+        try:
+            rows = validation_rows(model, [number])
+        except OnepassError as error:
+            log.warning("%s: its score on validation went with its old threshold (%s)", model.tasks[number].name, error)
+            model.records[number]["scores"] = {}
+        else:
+            logits, task = all_logits(model, rows)[number], model.tasks[number]
+            model.records[number]["scores"] = {"validation": scores_of(task, model.kinds[number], logits, rows[number])}
 
 
 def _with_rows(model: Model, numbers: Sequence[int]) -> list[int]:
