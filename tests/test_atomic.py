@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from onepass import atomic
-from onepass.atomic import MANIFEST, draft_of, new_folder, read_json, verify, write_json, write_text
+from onepass.atomic import MANIFEST, draft_of, new_folder, read_json, verify, write_json, write_manifest, write_text
 from onepass.errors import FolderError
 
 
@@ -72,12 +72,15 @@ def test_an_error_within_the_block_leaves_the_folder_that_was_there(tmp_path: Pa
     assert names(tmp_path) == ["model"]
 
 
-def test_overwriting_replaces_everything(tmp_path: Path):
+def test_overwriting_replaces_every_listed_file_and_keeps_what_somebody_laid_there(tmp_path: Path):
     fill(tmp_path / "model", "old")
     (tmp_path / "model" / "stale.txt").write_text("stale")
+    write_manifest(tmp_path / "model")
+    (tmp_path / "model" / "notes.txt").write_text("mine")
     fill(tmp_path / "model", "new", overwrite=True)
     assert names(tmp_path) == ["model"]
-    assert names(tmp_path / "model") == [MANIFEST, "a.txt", "inner"]
+    assert names(tmp_path / "model") == [MANIFEST, "a.txt", "inner", "notes.txt"]
+    assert "notes.txt" not in verify(tmp_path / "model")
     assert (tmp_path / "model" / "a.txt").read_text() == "new"
 
 

@@ -594,3 +594,11 @@ def test_after_a_failed_save_the_next_one_works(small: Model, tmp_path: Path, mo
         assert in_a_process(lambda: small.save(tmp_path / "model")) == 9
     small.save(tmp_path / "model")
     assert same(small, onepass.load(tmp_path / "model"))
+
+
+def test_what_somebody_laid_into_a_folder_outlives_the_model_that_is_replaced(saved: Path, other: Model):
+    (saved / "notes").mkdir()
+    (saved / "notes" / "mine.txt").write_text("mine")
+    other.save(saved, overwrite=True)
+    assert (saved / "notes" / "mine.txt").read_text() == "mine"
+    assert "notes/mine.txt" not in read_json(saved / MANIFEST)["files"] and same(onepass.load(saved), other)

@@ -34,6 +34,8 @@ def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
         draft.mkdir(parents=True)
         yield draft
         write_manifest(draft)
+        if overwrite:
+            _keep_others(path, draft)
         sync_tree(draft)
         if not path.exists():
             os.rename(draft, path)
@@ -46,6 +48,18 @@ def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     finally:
         shutil.rmtree(draft, ignore_errors=True)  # what is left here is a failed draft, or the folder that was replaced
     _sync_parent(path)
+
+
+def _keep_others(path: Path, draft: Path) -> None:
+    """Take over what somebody laid into the folder that is replaced: notes, for example. It is no listed file."""
+    try:
+        listed = listed_files(path)
+    except FolderError:
+        return  # there is none, or nobody knows any more what is its own
+    written = {MANIFEST, *_files(draft)}
+    for name in _files(path):
+        if name not in listed and name not in written:
+            share(path / name, draft / name)
 
 
 class Edit:
@@ -222,6 +236,8 @@ def write_text(path: Path, text: str) -> None:
     try:
         draft.write_text(text, encoding="utf-8")
         os.replace(draft, path)
+    except OSError as error:
+        raise FolderError(f"{path} cannot be written: {reason(error)}. Choose another output.") from error
     finally:
         draft.unlink(missing_ok=True)
 

@@ -36,3 +36,14 @@ def test_wrong_uses_are_told(run, tmp_path):
     ]:
         result = run("init", *arguments)
         assert result.exit_code == 2 and message in result.stderr, (arguments, result.stderr)
+
+
+def test_data_are_never_replaced_by_their_task_file(run, tmp_path):
+    data = tmp_path / "a.csv"
+    data.write_text(rows := "text,label\n" + "a good text,yes\na bad one,no\n" * 8)
+    result = run("init", data, "-o", data, "--force")
+    assert result.exit_code == 2 and "is one of the data files" in result.stderr and data.read_text() == rows
+    result = run("init", data, "-o", tmp_path, "--force")
+    assert result.exit_code == 2 and f"{tmp_path} cannot be written" in result.stderr
+    result = run("init", "--recipe", "goemotions", "--from", tmp_path, "-o", "-")
+    assert result.exit_code == 2 and "name a file with -o" in result.stderr

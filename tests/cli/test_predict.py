@@ -65,6 +65,7 @@ def test_pairs_come_in_twos(run, model):
 
 def test_stdin_is_read_line_by_line_without_blank_lines(run, model):
     result = run("predict", model, "-", "--json", stdin="late goal\n\nsenate vote\r\n")
+    assert result.stderr.endswith("1 blank line of stdin was passed over.\n")
     assert [json.loads(line)["text"] for line in result.stdout.splitlines()] == ["late goal", "senate vote"]
 
 

@@ -158,3 +158,11 @@ def test_the_best_candidate_is_answered() -> None:
     targets[:] = [np.array([0.0, 1.0]), np.array([1.0, 0.0, 0.0])]
     logits = [np.array([[0.0], [1.0]]), np.array([[0.0], [2.0], [1.0]])]
     assert kind.score(TASK, logits, targets) == {"accuracy": 50.0}
+
+
+def test_a_text_is_no_list_of_candidates() -> None:
+    """Who forgets the other columns would otherwise choose among the words of the first."""
+    with pytest.raises(ValueError, match="has a text in 'one' where a list of candidates is needed"):
+        Choice(choices=["one"]).item(TASK, ROW)
+    item = Choice(choices=["one"]).item(TASK, ROW | {"one": '["a b", "c"]'})
+    assert item is not None and item.names == ["a b", "c"]

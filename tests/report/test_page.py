@@ -5,10 +5,12 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from onepass.cli.app import app
-from onepass.report.page import curves, render
+from onepass.errors import ConfigError
+from onepass.report.page import curves, render, write_report
 
 
 class Tags(html.parser.HTMLParser):
@@ -73,3 +75,10 @@ def test_a_curve_goes_from_the_lowest_score_to_the_highest():
     assert (curve["low"], curve["high"], curve["last"]) == (40.0, 80.0, 2.0)
     assert curve["tasks"]["a"] == "0.0,220.0 640.0,110.0" and curve["mean"] == "0.0,165.0 640.0,55.0"
     assert curves(history[:1]) == []
+
+
+def test_a_report_takes_the_place_of_no_other_file(tmp_path: Path):
+    (tmp_path / "rows.csv").write_text("text,label\n")
+    with pytest.raises(ConfigError, match=r"Give a name that ends in \.html"):
+        write_report(tmp_path, tmp_path / "rows.csv")
+    assert (tmp_path / "rows.csv").read_text() == "text,label\n"

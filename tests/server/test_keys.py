@@ -152,3 +152,9 @@ def test_a_second_signal_ends_at_once(start: Callable[..., Any]) -> None:
         assert server.process.wait(1) == 143
         with pytest.raises(OSError):
             asked.result()
+
+
+@pytest.mark.parametrize("name", ["", "ann b", "a" * 65, "a/b"])
+def test_a_key_that_could_not_be_read_back_is_not_made(name: str) -> None:
+    with pytest.raises(ConfigError, match="cannot name a key"):
+        make_key(name)

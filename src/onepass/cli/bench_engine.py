@@ -38,8 +38,11 @@ def cost(
     """
     from onepass.bench.cost import cost as measure
     from onepass.bench.cost import plot as draw
+    from onepass.bench.plot import check_plot
 
     counts = whole_numbers("tasks", tasks)
+    if plot is not None:
+        check_plot(plot)
     listen(quiet=json)
     precisions = [name for name, asked in (("int8", int8), ("int8 by row", by_row), ("bf16", bf16)) if asked]
     if len(precisions) > 1:

@@ -85,11 +85,13 @@ def demo(
 
 
 def check_place(output: Path) -> None:
-    """Raise unless the output is free or holds an earlier demo."""
-    if not output.exists():
-        return
+    """Raise unless the output can be written, and is free or holds an earlier demo."""
     from onepass.atomic import read_json
+    from onepass.folder import check_output
 
+    if not output.exists():
+        check_output(output)
+        return
     try:
         earlier = bool(read_json(output / "config.json")["training"]["demo"])
     except (FolderError, KeyError, TypeError):

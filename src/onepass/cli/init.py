@@ -46,6 +46,8 @@ def init(
     if recipe is not None:
         if files:
             raise ConfigError("Give data files or --recipe, not both.")
+        if str(output) == "-":
+            raise ConfigError("A recipe writes data files beside its task file: name a file with -o.")
         _from_recipe(recipe, source, tasks, output, holdout, force)
         return
     if source or tasks or holdout:
@@ -60,6 +62,8 @@ def init(
     if str(output) == "-":
         typer.echo(guess_task_file(files, kinds=KINDS), nl=False)
         return
+    if output.resolve() in [Path(file).resolve() for file in files]:
+        raise ConfigError(f"{output} is one of the data files. Choose another name with -o.")
     if output.exists() and not force:
         raise ConfigError(f"{output} exists already. Choose another name with -o, or replace it with --force.")
     if not output.absolute().parent.is_dir():

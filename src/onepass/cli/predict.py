@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from onepass.cli.console import progress, say, write_json
+from onepass.data.findings import numbered
 from onepass.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -204,7 +205,8 @@ def _row(text: str) -> dict[str, Any]:
 
 
 def _stdin_lines() -> Iterator[str]:
-    """The lines of stdin that are not blank."""
+    """The lines of stdin that are not blank; how many are is said at the end."""
+    blank, number = 0, 0
     for number, line in enumerate(sys.stdin.buffer, 1):
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
@@ -212,6 +214,10 @@ def _stdin_lines() -> Iterator[str]:
             raise DataError(f"stdin, line {number}: byte 0x{line[error.start]:02x} is not UTF-8.") from None
         if text.strip():
             yield text
+        else:
+            blank += 1
+    if 0 < blank < number:
+        say(f"{numbered(blank, 'blank line')} of stdin {'was' if blank == 1 else 'were'} passed over.")
 
 
 def _answers(model: Asking, texts: Iterable[Text], names: Sequence[str] | None) -> Iterator[Labelled]:

@@ -14,7 +14,7 @@ def report(
     folder: Annotated[Path, typer.Argument(help="A model folder.", metavar="MODEL")],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Another file than report.html in the model folder.", metavar="FILE"),
+        typer.Option("--output", "-o", help="Another file than report.html in the model folder.", metavar="FILE.html"),
     ] = None,
 ) -> None:
     """Write an HTML page about a model. It has the tasks, scores, training and calibration.

@@ -9,6 +9,7 @@ from typing import Any
 
 from onepass.atomic import edit_folder, write_text
 from onepass.contents import read_config
+from onepass.errors import ConfigError
 from onepass.report.summary import summary
 
 WIDTH, HEIGHT = 640, 220  # of a curve
@@ -16,6 +17,8 @@ WIDTH, HEIGHT = 640, 220  # of a curve
 
 def write_report(folder: Path, output: Path | None = None) -> Path:
     """Write the page into the model folder, or to another file."""
+    if output is not None and output.suffix.lower() not in (".html", ".htm"):
+        raise ConfigError(f"A report is an HTML page, but {output} would not be one. Give a name that ends in .html.")
     page = render(folder)
     if output is not None:
         output.parent.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,8 @@ from onepass.server.replies import Refused
 
 BURST_S = 1.0
 GUESS_S, LONGEST_GUESS_S, FEW_GUESSES = (0.25, 0.75), 15.0, 8
-_LINE = re.compile(r"(?P<name>[\w.-]{1,64})\s+(?P<hash>[0-9a-fA-F]{64})(?:\s+(?P<rate>\d+(?:\.\d+)?))?")
+_NAME = re.compile(r"[\w.-]{1,64}")
+_LINE = re.compile(f"(?P<name>{_NAME.pattern})" r"\s+(?P<hash>[0-9a-fA-F]{64})(?:\s+(?P<rate>\d+(?:\.\d+)?))?")
 
 
 class Key:
@@ -139,5 +140,7 @@ def hash_of(key: str) -> bytes:
 
 def make_key(name: str) -> tuple[str, str]:
     """A new key, and the line that lets it in."""
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"{name!r} cannot name a key. Possible: up to 64 letters, digits, '.', '_' and '-'.")
     key = f"op-{secrets.token_urlsafe(32)}"
     return key, f"{name} {hash_of(key).hex()}"

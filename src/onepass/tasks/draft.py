@@ -103,6 +103,8 @@ def _is_text(place: Place) -> bool:
 def _read(path: Path) -> str:
     try:
         if path.is_dir():
+            if (path / "config.json").is_file():
+                raise ConfigError(f"{path} is a trained model. Give the task file that it was trained from.")
             raise ConfigError(f"{path} is a folder. Give the task file in it.")
         if path.exists() and not path.is_file():
             raise ConfigError(f"{path} {ONCE}")
