@@ -199,6 +199,8 @@ def run_all(
     finally:
         for entry in running:
             entry.process.kill()
+        for entry in running:
+            entry.process.wait()  # none outlives the bench, not even for a moment
         bar.close()
     if failures:
         raise OnepassError(listed(failures))

@@ -66,7 +66,11 @@ class Draft:
         is_file = place[0] == "tasks" and place[2:] in [(key,) for key in FILE_KEYS]
         found = whole_path(document.value, here) if is_file else document.value
         found = encoder_path(found, here) if place == ("encoder",) else found
-        holder[place[-1]] = with_whole_paths({place[-1]: found}, here)[place[-1]] if place[0] == "train" else found
+        if place == ("train",) and isinstance(found, dict):
+            found = with_whole_paths(found, here)
+        elif place[0] == "train":
+            found = with_whole_paths({place[-1]: found}, here, part=len(place) > 2)[place[-1]]
+        holder[place[-1]] = found
 
     def _place(self, key: str) -> Place:
         head, dot, rest = key.partition(".")
