@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 CHECKPOINT_EVERY_S = 120.0
+PARENT = "ONEPASS_BENCH"
+"""The variable that tells a run's process which process started it"""
 
 
 @dataclass(frozen=True)
@@ -216,8 +219,8 @@ class Running:
         # Files, not pipes: a process that says more than a pipe holds would wait for a reader for ever.
         self.out, self.err = _scratch(), _scratch()
         command = [sys.executable, "-m", run.module, json.dumps(asdict(run)), str(folder)]
-        shared = {"ONEPASS_CACHE": str(cache_beside(folder))} if run.teachers else {}
-        self.process = subprocess.Popen(command, stdout=self.out, stderr=self.err, env=os.environ | shared)
+        own = {PARENT: str(os.getpid())} | ({"ONEPASS_CACHE": str(cache_beside(folder))} if run.teachers else {})
+        self.process = subprocess.Popen(command, stdout=self.out, stderr=self.err, env=os.environ | own)
 
     def line(self) -> dict[str, Any]:
         """What is kept of the run, once its process is over."""
@@ -254,12 +257,24 @@ def serve_run(kind: type[Run], run: Callable[..., dict[str, Any]]) -> None:
         key: tuple(value) if isinstance(value, list) else value for key, value in json.loads(sys.argv[1]).items()
     }
     wanted = kind(**specification)
+    _end_with(int(os.environ.get(PARENT, os.getppid())))
     try:
         sys.stdout.write(json.dumps(run(wanted, Path(sys.argv[2]))) + "\n")
         if not wanted.stays:
             shutil.rmtree(sys.argv[2], ignore_errors=True)
     except OnepassError as error:
         sys.exit(str(error))
+
+
+def _end_with(parent: int) -> None:
+    """End this process when the bench does: one that is killed, or ends while it starts a run, cannot end it itself."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 if __name__ == "__main__":
