@@ -148,3 +148,9 @@ def test_the_divergence_from_other_logits_is_that_of_their_distributions():
     logits, others = torch.tensor([[0.0, 0.0], [2.0, 2.0]]), torch.tensor([[math.log(3.0), 0.0], [5.0, 5.0]])
     expected = 0.75 * math.log(0.75 / 0.5) + 0.25 * math.log(0.25 / 0.5)
     assert Classification().divergence(logits, others).tolist() == pytest.approx([expected, 0.0], abs=1e-6)
+
+
+def test_tasks_read_in_windows_share_no_losses_with_others():
+    """Those learn nothing from the distance of two passes, and one answer is given for all that share a call."""
+    plain, long = Classification(), Classification(windows=3)
+    assert plain.loss_key() != long.loss_key() and plain.loss_key() == Classification().loss_key()
