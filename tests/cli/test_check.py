@@ -83,3 +83,13 @@ def test_init_tells_what_is_wrong_with_a_file(run, tmp_path):
     result = run("init", tmp_path / "empty.csv", "-o", tmp_path / "tasks.yaml")
     assert result.exit_code == 2 and "empty" in result.stderr
     assert not (tmp_path / "tasks.yaml").exists()
+
+
+def test_the_encoder_of_teachers_is_looked_at_too(run, news):
+    result = run("check", news, "teacher_encoder=./nowhere")
+    assert result.exit_code == 2 and "train.teacher_encoder: " in result.stderr and "nowhere" in result.stderr
+
+
+def test_a_model_is_no_task_file(run, model):
+    result = run("check", model)
+    assert result.exit_code == 2 and "is a trained model. Give the task file that it was trained from." in result.stderr

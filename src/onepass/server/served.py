@@ -91,9 +91,8 @@ class Served:
     def _answer(self, labelled: Any, names: Sequence[str] | None) -> dict[str, Any] | str:
         tasks = {}
         for name in labelled.tasks if names is None else names:
-            if (
-                name not in labelled.tasks
-            ):  # beside texts that are asked all tasks, a row is asked those it has texts for
+            # Beside others that are asked all tasks, a row is asked only those that it has texts for.
+            if name not in labelled.tasks:
                 return "cannot_answer"
             known, prediction = self.tasks[name], labelled.tasks[name].to_dict()
             score = prediction.get("score")

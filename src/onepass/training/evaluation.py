@@ -80,9 +80,15 @@ def score_decisions(model: Model, number: int, logits: Any, rows: Examples) -> N
 
     What it reached without them, by which checkpoints were compared, is kept beside it.
     """
-    task, scores = model.tasks[number], model.records[number].get("scores", {})
-    if task.options.get("threshold") is None or "validation" not in scores:
-        return
+    if model.tasks[number].options.get("threshold") is not None and "validation" in model.records[number].get(
+        "scores", {}
+    ):
+        score_again(model, number, logits, rows)
+
+
+def score_again(model: Model, number: int, logits: Any, rows: Examples) -> None:
+    """Put into a task's record what it reaches on its validation rows as it decides now."""
+    task, scores = model.tasks[number], model.records[number]["scores"]
     without = {"without_thresholds": scores["validation"]} if task.fitted.get("thresholds") else {}
     model.records[number]["scores"] = {"validation": scores_of(task, model.kinds[number], logits, rows), **without}
 

@@ -12,7 +12,7 @@ from onepass.errors import ConfigError, OnepassError, listed, unknown
 from onepass.heads import make_kind, options_of_kind
 from onepass.heads.thresholds import Rule, read_threshold
 from onepass.model import Model
-from onepass.training.evaluation import all_logits, learned_from_all, score_decisions, scores_of, validation_rows
+from onepass.training.evaluation import all_logits, learned_from_all, score_again, score_decisions, validation_rows
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +48,7 @@ def set_thresholds(model: Model, names: Sequence[str] | None, value: Any, data: 
 def _score_anew(model: Model, numbers: Sequence[int]) -> None:
     """Let the records of tasks say what they reach on validation with the thresholds they have now, or nothing."""
     for number in numbers:
-        scores = model.records[number].get("scores", {})
-        if "validation" not in scores:
+        if "validation" not in model.records[number].get("scores", {}):
             continue
         try:
             rows = validation_rows(model, [number])
@@ -57,8 +56,7 @@ def _score_anew(model: Model, numbers: Sequence[int]) -> None:
             log.warning("%s: its score on validation went with its old threshold (%s)", model.tasks[number].name, error)
             model.records[number]["scores"] = {}
         else:
-            logits, task = all_logits(model, rows)[number], model.tasks[number]
-            model.records[number]["scores"] = {"validation": scores_of(task, model.kinds[number], logits, rows[number])}
+            score_again(model, number, all_logits(model, rows)[number], rows[number])
 
 
 def _with_rows(model: Model, numbers: Sequence[int]) -> list[int]:
