@@ -12,7 +12,7 @@ import pytest
 
 from onepass.asking import NO_RANGES, Asking
 from onepass.encoder.tokenizer import Tokenizer
-from onepass.errors import DataError
+from onepass.errors import ConfigError, DataError
 from onepass.heads import make_kind
 from onepass.inquiry import Pieces, Ranges
 from onepass.tasks import Task
@@ -99,7 +99,7 @@ def test_a_table_of_pandas_is_its_rows_and_not_its_names(lengths: Lengths):
     assert [found["length"].label for found in lengths.predict(Frame())] == [3, 4]
 
 
-@pytest.mark.parametrize("hole", [None, float("nan")])
+@pytest.mark.parametrize("hole", [None, float("nan"), np.float32("nan"), np.datetime64("NaT")])
 def test_a_row_without_its_text_is_no_empty_text(lengths: Lengths, hole: Any):
     with pytest.raises(DataError, match=r"Text 2: task 'length' has a blank text in 'text'. Give one."):
         lengths.predict([{"text": "goal"}, {"text": hole}])
@@ -120,6 +120,20 @@ def test_a_hole_in_what_one_task_reads_costs_the_others_nothing(lengths: Lengths
     assert lengths.predict(row)["length"].label == 4
     with pytest.raises(DataError, match="other"):
         lengths.predict(row, tasks=["other"])
+
+
+def test_of_a_row_with_a_blank_text_the_other_is_read_as_in_a_pair(lengths: Lengths):
+    rows = [{"a": " ", "b": "late goal wins"}, {"a": "", "b": "goal"}]
+    pairs = [tuple(row.values()) for row in rows]
+    assert [found["both"].label for found in lengths.predict(rows, tasks=["both"])] == [6, 4]
+    assert [found["both"].label for found in lengths.predict(pairs)] == [6, 4]
+
+
+def test_tasks_are_names_in_any_order_given_in_any_way(lengths: Lengths):
+    assert list(lengths.predict("goal", tasks=(name for name in ["length"]))) == ["length"]
+    for wrong in (5, ["length", ["both"]]):
+        with pytest.raises(ConfigError, match=r"tasks is .*Possible: a list of names, such as both, length"):
+            lengths.predict("goal", tasks=wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("given", [None, 5, b"goal"])

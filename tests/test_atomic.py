@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 
 from onepass import atomic
-from onepass.atomic import MANIFEST, draft_of, new_folder, read_json, verify, write_json, write_manifest, write_text
+from onepass.atomic import (
+    MANIFEST,
+    draft_of,
+    edit_folder,
+    new_folder,
+    read_json,
+    verify,
+    write_json,
+    write_manifest,
+    write_text,
+)
 from onepass.errors import FolderError
 
 
@@ -82,6 +92,23 @@ def test_overwriting_replaces_every_listed_file_and_keeps_what_somebody_laid_the
     assert names(tmp_path / "model") == [MANIFEST, "a.txt", "inner", "notes.txt"]
     assert "notes.txt" not in verify(tmp_path / "model")
     assert (tmp_path / "model" / "a.txt").read_text() == "new"
+
+
+def test_links_and_empty_folders_that_somebody_laid_there_stay_what_they_are(tmp_path: Path):
+    fill(tmp_path / "model", "old")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "big.bin").write_text("big")
+    laid = {"data": elsewhere, "big.bin": elsewhere / "big.bin", "gone": tmp_path / "nowhere"}
+    for name, target in laid.items():
+        (tmp_path / "model" / name).symlink_to(target)
+    (tmp_path / "model" / "drafts").mkdir()
+    with edit_folder(tmp_path / "model") as edit:
+        (edit.draft / "a.txt").write_text("new")
+    fill(tmp_path / "model", "newer", overwrite=True)
+    for name, target in laid.items():
+        assert (tmp_path / "model" / name).readlink() == target
+    assert (tmp_path / "model" / "drafts").is_dir()
 
 
 def test_a_folder_that_appeared_meanwhile_is_not_touched(tmp_path: Path):
@@ -235,3 +262,30 @@ def test_json_keeps_every_script(tmp_path: Path):
     write_json(tmp_path / "x.json", {"label": "größe 日本"})
     assert "größe 日本" in (tmp_path / "x.json").read_text(encoding="utf-8")
     assert json.loads((tmp_path / "x.json").read_text(encoding="utf-8")) == read_json(tmp_path / "x.json")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_pipes_in_a_folder_hold_nobody_up(tmp_path: Path):
+    fill(tmp_path / "model", "old")
+    os.mkfifo(tmp_path / "model" / "pipe")
+    with edit_folder(tmp_path / "model") as edit:
+        (edit.draft / "a.txt").write_text("new")
+    assert (tmp_path / "model" / "a.txt").read_text() == "new"
+
+
+def test_what_lies_behind_a_link_in_place_of_a_folder_is_kept_and_can_be_replaced(tmp_path: Path):
+    def linked(name: str) -> Path:
+        fill(tmp_path / name, "old")
+        (tmp_path / name / "inner").rename(tmp_path / f"{name}-elsewhere")
+        (tmp_path / name / "inner").symlink_to(tmp_path / f"{name}-elsewhere")
+        return tmp_path / name
+
+    edited = linked("edited")
+    with edit_folder(edited) as edit:
+        (edit.draft / "a.txt").write_text("new")
+    assert list(verify(edited)) == ["a.txt", "inner/b.txt"] and (edited / "inner" / "b.txt").read_text() == "oldold"
+    replaced = linked("replaced")
+    fill(replaced, "new", overwrite=True)
+    assert list(verify(replaced)) == ["a.txt", "inner/b.txt"] and (replaced / "inner" / "b.txt").read_text() == "newnew"
+    for name in ("edited", "replaced"):
+        assert (tmp_path / f"{name}-elsewhere" / "b.txt").read_text() == "oldold"

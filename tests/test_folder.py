@@ -19,7 +19,7 @@ from onepass.atomic import CARD, MANIFEST, read_json, verify, write_json, write_
 from onepass.contents import read_config, read_tasks
 from onepass.encoder.batch import Batch
 from onepass.encoder.loading import fingerprint, load_encoder
-from onepass.errors import FolderError
+from onepass.errors import ConfigError, FolderError
 from onepass.folder import check_output, size_of
 from onepass.methods import METHODS, make_method
 from onepass.model import Model
@@ -295,7 +295,7 @@ def test_a_broken_task_is_refused_in_words(saved: Path, edit: Any, found: str):
 def test_weights_that_are_not_finite_are_not_loaded(saved: Path, name: str, value: float):
     weights = folder._load(saved / name)
     next(iter(weights.values())).view(-1)[0] = value
-    folder._save(weights, saved / name)
+    folder.save_tensors(weights, saved / name)
     write_manifest(saved)
     with pytest.raises(FolderError, match="holds numbers that are not finite"):
         onepass.load(saved)
@@ -441,7 +441,7 @@ class Shim:
 
         patches.setattr(Path, "write_text", write_text)
         patches.setattr(folder, "save_file", save_file)
-        patches.setattr(atomic, "_exchange", self.before("exchange", atomic._exchange))
+        patches.setattr(atomic, "exchange", self.before("exchange", atomic.exchange))
         for name in ("chmod", "fsync", "mkdir", "rename", "rmdir", "unlink"):
             patches.setattr(os, name, self.before(name, getattr(os, name)))
 
@@ -602,3 +602,14 @@ def test_what_somebody_laid_into_a_folder_outlives_the_model_that_is_replaced(sa
     other.save(saved, overwrite=True)
     assert (saved / "notes" / "mine.txt").read_text() == "mine"
     assert "notes/mine.txt" not in read_json(saved / MANIFEST)["files"] and same(onepass.load(saved), other)
+
+
+@pytest.mark.parametrize("name", ["~nobody-of-this-name/x", "x" * 5000])
+def test_a_name_that_no_folder_can_have_is_refused_in_words(name: str):
+    with pytest.raises(FolderError, match="There can be no model folder"):
+        onepass.load(name)
+
+
+def test_an_engine_needs_a_thread(model: Path):
+    with pytest.raises(ConfigError, match=r"threads is -1\. Possible: a whole number from 1"):
+        onepass.load(model, engine=True, threads=-1)

@@ -5,7 +5,7 @@ Nothing here computes: who inherits says how word pieces become logits. No torch
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -52,6 +52,7 @@ class Asking:
     def label(self, texts: Iterable[Text], tasks: Sequence[str] | None = None) -> list[Labelled]:
         """The inputs with their answers, in order. A text that comes twice is computed once."""
         texts = _listed(texts)
+        tasks = list(tasks) if isinstance(tasks, Iterator) else tasks  # it is looked at more than once
         self.numbers(tasks)  # so that a wrong name is said even where there is no text
         forms = [Form.of(text, place) for place, text in enumerate(texts)]
         first: dict[Any, int] = {}
@@ -111,6 +112,8 @@ class Asking:
         """The numbers of the tasks of these names, each once; of all tasks for None."""
         known = {task.name: number for number, task in enumerate(self.tasks)}
         names = [names] if isinstance(names, str) else list(known) if names is None else names
+        if not isinstance(names, Iterable) or not all(isinstance(name, str) for name in names):
+            raise ConfigError(f"tasks is {names!r:.80}. Possible: a list of names, such as {first_of(sorted(known))}.")
         if faults := [unknown("task", name, known) for name in dict.fromkeys(names) if name not in known]:
             raise ConfigError(listed(faults))
         if not names:

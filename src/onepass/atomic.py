@@ -40,7 +40,7 @@ def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
         if not path.exists():
             os.rename(draft, path)
         elif overwrite:
-            _exchange(draft, path)
+            exchange(draft, path)
         else:
             raise FolderError(f"{path} appeared while it was being written. Choose another name.")
     except OSError as error:
@@ -57,9 +57,9 @@ def _keep_others(path: Path, draft: Path) -> None:
     except FolderError:
         return  # there is none, or nobody knows any more what is its own
     written = {MANIFEST, *_files(draft)}
-    for name in _files(path):
-        if name not in listed and name not in written:
-            share(path / name, draft / name)
+    for name in entries(path):
+        if name not in listed and name not in written and not os.path.lexists(draft / name):
+            take_over(path / name, draft / name)
 
 
 class Edit:
@@ -80,9 +80,14 @@ class Edit:
     def complete(self) -> None:
         """Take over every file that was neither dropped nor written anew, and write the manifest."""
         written = _files(self.draft)
-        kept = [name for name in _files(self.folder) if name not in written and not self._is_dropped(name)]
+        ours = [name for name in self.before if (self.folder / name).is_file()]  # also behind a link to a folder
+        there = ours + [name for name in entries(self.folder) if name not in self.before]
+        kept = [name for name in there if name not in written and not self._is_dropped(name)]
         for name in kept:
-            share(self.folder / name, self.draft / name)
+            if name not in self.before and os.path.lexists(self.draft / name):
+                continue  # a link in place of a folder of ours: what was in it is taken over itself
+            take = share if name in self.before else take_over
+            take(self.folder / name, self.draft / name)
         # What somebody laid into the folder is kept, and still is none of its listed files.
         listed = {name: self.before[name] for name in kept if name in self.before}
         self.after = dict(sorted((listed | {name: digest(self.draft / name) for name in written}).items()))
@@ -113,7 +118,7 @@ def edit_folder(path: Path, *, check: bool = True) -> Iterator[Edit]:
             if edit.after is None:
                 edit.complete()
             sync_tree(draft)
-            _exchange(draft, path)
+            exchange(draft, path)
         except OSError as error:
             raise FolderError(f"{path} could not be changed: {reason(error)}. Nothing was changed there.") from error
         finally:
@@ -158,6 +163,23 @@ def _files(folder: Path) -> list[str]:
     return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
 
 
+def entries(folder: Path) -> list[str]:
+    """The same, with links, wherever they lead, and empty folders."""
+    found = [p for p in folder.rglob("*") if p.is_symlink() or p.is_file() or (p.is_dir() and not any(p.iterdir()))]
+    return sorted(p.relative_to(folder).as_posix() for p in found)
+
+
+def take_over(source: Path, target: Path) -> None:
+    """What somebody laid beside our files as it is: a link stays a link."""
+    if source.is_symlink():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.symlink_to(source.readlink())
+    elif source.is_dir():
+        target.mkdir(parents=True, exist_ok=True)
+    else:
+        share(source, target)
+
+
 def share(source: Path, target: Path) -> None:
     """One more name for a file, or a copy where the system allows no second name."""
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -182,7 +204,7 @@ def reason(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-def _exchange(draft: Path, path: Path) -> None:
+def exchange(draft: Path, path: Path) -> None:
     """Swap two folders, in one step where the system can, so that one of them is always there."""
     libc = ctypes.CDLL(None, use_errno=True)
     swap = getattr(libc, "renameat2", None)
@@ -225,8 +247,9 @@ def sync_folder(path: Path) -> None:
 def sync_tree(path: Path) -> None:
     for folder, _, names in os.walk(path):
         for name in names:
-            with open(os.path.join(folder, name), "rb") as file:
-                os.fsync(file.fileno())
+            if not os.path.islink(place := os.path.join(folder, name)):
+                with open(place, "rb") as file:
+                    os.fsync(file.fileno())
         sync_folder(Path(folder))
 
 

@@ -27,12 +27,15 @@ The engine is not among them: it takes the tasks from their folders."""
 
 def find_folder(source: str | Path) -> Path:
     """The folder of a model that is given by its folder or by a hub name (also "name@revision")."""
-    folder = Path(source).expanduser()
-    if folder.is_dir():
-        return folder
     name = str(source)
-    if folder.exists():
-        raise FolderError(f"{name} is a file. A model is a folder, as `onepass train -o` writes it.")
+    try:
+        folder = Path(source).expanduser()
+        if folder.is_dir():
+            return folder
+        if folder.exists():
+            raise FolderError(is_a_file(name))
+    except (OSError, RuntimeError) as error:  # there is no such user, or a name is too long
+        raise FolderError(f"There can be no model folder {name!r:.80}: {error!s:.200}.") from None
     if isinstance(source, Path) or name.startswith((".", "/", "~")) or name.count("/") != 1:
         raise FolderError(f"There is no model folder {name}. Train one with: onepass train tasks.yaml -o {name}")
     try:
@@ -42,6 +45,10 @@ def find_folder(source: str | Path) -> Path:
             f"There is no model folder {name}, and the Hugging Face hub did not give one: {hub.reason_of(error)}. "
             "Give the folder that onepass train wrote."
         ) from error
+
+
+def is_a_file(name: str | Path) -> str:
+    return f"{name} is a file. A model is a folder, as `onepass train -o` writes it."
 
 
 def manifest_of(folder: Path) -> bytes | None:
@@ -102,6 +109,8 @@ def task_order(folder: Path, files: list[str]) -> list[str]:
 
 def read_config(folder: Path) -> dict[str, Any]:
     """config.json of a model folder."""
+    if folder.is_file():
+        raise FolderError(is_a_file(folder))
     if not (folder / "config.json").is_file():
         raise FolderError(
             f"{folder} is no model folder: it has no config.json. Train one with: onepass train tasks.yaml -o {folder}"

@@ -82,9 +82,9 @@ def save_model(model: Model, path: Path, *, overwrite: bool = False) -> None:
         config = _config(model)
         write_json(folder / "config.json", config)
         model.tokenizer.save(folder / "tokenizer.json")
-        _save(_tensors(model.method.encoder), folder / "encoder.safetensors")
+        save_tensors(_tensors(model.method.encoder), folder / "encoder.safetensors")
         if shared := shared_weights(model):
-            _save(shared, folder / "method.safetensors")
+            save_tensors(shared, folder / "method.safetensors")
         for number in range(len(model.tasks)):
             save_task(model, number, folder / "tasks" / model.tasks[number].name)
         (folder / CARD).write_text(card(model.tasks, model.records, config), encoding="utf-8")
@@ -94,7 +94,7 @@ def save_task(model: Model, number: int, folder: Path, order: int | None = None)
     """Write one task's folder: what it is, and its own weights. `order` is its place among the folder's tasks."""
     folder.mkdir(parents=True)
     weights = _tensors(model.method.tasks[number], "method.") | _tensors(model.heads[number], "head.")
-    _save(weights, folder / "weights.safetensors")
+    save_tensors(weights, folder / "weights.safetensors")
     task = model.tasks[number].model_dump(mode="json")
     place = number if order is None else order
     known = {"order": place, "version": 1, "parameters": sum(t.numel() for t in weights.values())}
@@ -189,7 +189,7 @@ def _tensors(module: nn.Module, prefix: str = "") -> dict[str, Tensor]:
     return {prefix + name: t.detach().cpu().contiguous() for name, t in module.state_dict().items()}
 
 
-def _save(tensors: dict[str, Tensor], path: Path) -> None:
+def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
     path.touch()
     mode = path.stat().st_mode
     try:

@@ -17,6 +17,7 @@ from onepass.data.encoding import Encodes, tokenise
 from onepass.data.items import Item, Reading, Tokens
 from onepass.errors import DataError, listed
 from onepass.heads import Kind
+from onepass.heads.base import is_missing
 from onepass.prediction import Prediction, Text
 from onepass.tasks import Task
 
@@ -52,7 +53,7 @@ class Form:
     @classmethod
     def of(cls, given: Any, place: int) -> Form:
         if isinstance(given, Mapping):
-            missing = (str(column) for column, value in given.items() if _is_missing(value))
+            missing = (str(column) for column, value in given.items() if is_missing(value))
             return cls(columns=frozenset(map(str, given)), missing=frozenset(missing))
         parts = (given,) if isinstance(given, str) else given if isinstance(given, (tuple, list)) else ()
         if not parts or not all(isinstance(part, str) for part in parts):
@@ -234,16 +235,12 @@ def _by_row(where: Sequence[Sequence[tuple[Any, int]]]) -> Callable[[Mapping[Any
     return gather
 
 
-def _is_missing(value: Any) -> bool:
-    return value is None or (isinstance(value, float) and value != value)
-
-
 def _item(given: Text, task: Task, kind: Kind) -> Item:
     """What a task reads of an input; a blank text is read as it is, but a missing one is none."""
     if isinstance(given, Mapping):
-        item, num_texts = kind.item(task, given), kind.num_texts(task)
-        if item is None and (not num_texts or any(_is_missing(given[column]) for column in task.text)):
+        item = kind.item(task, given)
+        if item is None and (not kind.num_texts(task) or any(is_missing(given[column]) for column in task.text)):
             raise ValueError(f"has a blank text in {' or '.join(map(repr, task.text))}. Give one.")
-        return item or Item([("",) * num_texts])
+        return item or Item([tuple(str(given[column]) for column in task.text)])
     texts = (given,) if isinstance(given, str) else tuple(given)
     return kind.item(task, dict(zip(task.text, texts, strict=True))) or Item([texts])

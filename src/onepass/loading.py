@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
 from onepass.contents import find_folder
+from onepass.errors import ConfigError
 
 if TYPE_CHECKING:
     from onepass.engine.engine import Engine
@@ -38,6 +39,8 @@ def load(
     """
     from onepass.extras import explained_imports
 
+    if threads is not None and threads < 1:
+        raise ConfigError(f"threads is {threads}. Possible: a whole number from 1.")
     with explained_imports("onepass.load"):
         if engine:
             from onepass.engine.opening import Opening

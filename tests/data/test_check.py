@@ -400,3 +400,20 @@ def test_bytes_are_no_text(tmp_path: Path) -> None:
     path = tmp_path / "train.parquet"
     pyarrow.parquet.write_table(pyarrow.table({"text": [b"a", b"b"], "label": ["yes", "no"]}), path)
     assert "has bytes in 'text' where a text is needed" in one(report({"train": path}), "bad row").found
+
+
+def test_labels_that_are_made_of_others_are_told(tmp_path: Path) -> None:
+    labels = ("Film, TV", "News", "Film", "TV")
+    found = report({"train": table(tmp_path / "train.csv", rows(400, labels))})
+    assert one(found, "joined labels").found.endswith("made of its other labels: Film, TV (100)")
+    assert sorts(report({"train": table(tmp_path / "train.csv", rows(400, labels[:2]))})) == []
+
+
+def test_a_file_that_breaks_off_gives_no_verdict_on_labels(tmp_path: Path) -> None:
+    """After a wrong quote it is open where rows begin."""
+    train = table(tmp_path / "train.csv", rows(400, ("a", "b", "c")))
+    lines = train.read_text().splitlines()
+    train.write_text("\n".join([lines[0], "first,a", '"bad" quote,b', *lines[1:]]))
+    validation = table(tmp_path / "validation.csv", rows(60, ("a", "b", "c"), start="another"))
+    found = report({"train": train, "validation": validation, "options": {"class_weights": {"c": 2}}})
+    assert [finding.sort for finding in found.findings if finding.severity == "fault"] == ["broken row"]

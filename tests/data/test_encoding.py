@@ -104,3 +104,17 @@ def test_a_group_without_a_name_is_one_too(tokenizer: Tokenizer) -> None:
     """Every row of a task that is scored by groups has a reading, or they would not belong to their rows any more."""
     found = tokenise([Item([("the match",)], group=group) for group in ("", "a", None)], tokenizer, "vector", Windows())
     assert [None if one.reading is None else one.reading.group for one in found] == ["", "a", None]
+
+
+def test_a_long_question_is_cut_before_it_is_read_and_that_is_told(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    question, context = " ".join(["late"] * 9), " ".join(["the match"] * 6)
+    (found,) = tokenise([Item([(question, context)])], tokenizer, "tokens", Windows(most=20))
+    assert found.truncated
+    (short,) = tokenise([Item([("who ?", context)])], tokenizer, "tokens", Windows(most=20))
+    assert not short.truncated
+    read, pieces = [], tokenizer.pieces
+    monkeypatch.setattr(tokenizer, "pieces", lambda text: (read.append(len(text)), pieces(text))[1])
+    tokenise([Item([("late " * 100_000, context)])], tokenizer, "tokens", Windows(most=2))
+    assert max(read) <= 16 * 10 * 2

@@ -1,9 +1,11 @@
 import csv
 import json
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -347,3 +349,37 @@ def test_whatever_the_columns_and_labels_are_called_the_file_loads(
     written.write_text(shown.replace("    # labels: ", "    labels: "), encoding="utf-8")
     read = only(read_task_file(written)).labels
     assert set(read) == {label.strip() for label in labels} or "# labels: " not in shown
+
+
+def test_labels_with_a_comma_keep_it_where_another_sign_stands_between_them(tmp_path: Path) -> None:
+    names = ("Arts, Crafts", "Music", "Film, TV", "News")
+    cells = [*names, *("|".join(pair) for pair in pairwise(names))]
+    task = only(loaded(tmp_path, labelled(tmp_path / "sections.csv", cells)))
+    assert (task.kind, task.options) == ("multilabel", {"separator": "|"})
+
+
+def test_a_file_that_only_lies_in_a_folder_is_left_out_if_it_cannot_be_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    labelled(tmp_path / "data" / "tone.csv")
+    stray = tmp_path / "data" / "settings.json"
+    stray.write_text('{"a": 1}')
+    assert list(loaded(tmp_path, tmp_path / "data").tasks) == ["tone"]
+    assert "settings.json" in caplog.text and "It is left out." in caplog.text
+    with pytest.raises(DataError, match=r"settings\.json"):
+        loaded(tmp_path, tmp_path / "data", stray)
+
+
+def test_times_that_python_cannot_hold_are_in_nobodys_way(tmp_path: Path) -> None:
+    when = pyarrow.array([1_600_000_000_000_000_001 + i for i in range(40)], pyarrow.timestamp("ns"))
+    texts, labels = [f"some words about {i}" for i in range(40)], ["no", "yes"] * 20
+    table = pyarrow.table({"text": texts, "label": labels, "when": when})
+    pyarrow.parquet.write_table(table, tmp_path / "tone.parquet")
+    assert only(loaded(tmp_path, tmp_path / "tone.parquet")).label == "label"
+
+
+def test_a_broken_file_of_a_task_is_not_left_out_for_another_of_its_files(tmp_path: Path) -> None:
+    labelled(tmp_path / "data" / "test.csv")
+    (tmp_path / "data" / "train.csv").write_bytes(b"text,label\ncaf\xe9 opens,yes\n")
+    with pytest.raises(DataError, match=r"train\.csv, line 2: byte .* is not UTF-8"):
+        loaded(tmp_path, tmp_path / "data")

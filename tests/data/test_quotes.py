@@ -38,3 +38,37 @@ def test_in_a_csv_file_quotes_always_mean_something(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text('a,b\n"one,x\ntwo",y\n')
     assert cells(path) == [["one,x\ntwo", "y"]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'a\tb\n"x ""y"" z"\t"1"\n"plain"\t2\n"more"\t3\n"Hi" he said\t4\n',  # most rows are quoted
+        '"a"\t"b"\n"x ""y"" z"\t1\nplain\t2\nmore\t3\n"Hi" he said\t4\n',  # the header is
+    ],
+)
+def test_in_a_file_that_is_quoted_a_wrong_quote_is_a_fault_of_its_row(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "rows.tsv"
+    path.write_text(text)
+    records = list(open_source(path).records(None))
+    assert [list(row.values.values()) for row in records if isinstance(row, Row)] == [
+        ['x "y" z', "1"],
+        ["plain", "2"],
+        ["more", "3"],
+    ]
+    (reject,) = [record for record in records if not isinstance(record, Row)]
+    assert "quotes are wrong" in reject.reason
+
+
+def test_quotes_within_cells_do_not_make_a_file_a_quoted_one(tmp_path: Path) -> None:
+    lines = [f'He said "number {i}" twice\t{i}' for i in range(20)]
+    lines[5:5] = ['"Hi" he said\tx', '"Never closed, she said\ty']
+    path = tmp_path / "rows.tsv"
+    path.write_text("a\tb\n" + "\n".join(lines) + "\n")
+    assert cells(path) == [line.split("\t") for line in lines]
+
+
+def test_a_quoted_header_behind_a_byte_order_mark_is_quoted(tmp_path: Path) -> None:
+    path = tmp_path / "rows.tsv"
+    path.write_text('"a"\t"b"\nx\t1\n', encoding="utf-8-sig")
+    assert cells(path) == [["x", "1"]]

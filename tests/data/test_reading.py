@@ -188,12 +188,9 @@ def test_labels_that_the_task_names_are_kept_in_its_order(tmp_path: Path) -> Non
     assert find_labels(tone(labels=("sad", "calm")), tmp_path / "missing.csv", OneLabel()) == ("sad", "calm")
 
 
-def test_texts_are_not_read_to_find_labels(tmp_path: Path) -> None:
-    class Nosy(OneLabel):
-        def labels_in(self, task: Task, row: dict[str, Any]) -> Iterable[str]:
-            return row
-
-    assert find_labels(tone(), table(tmp_path / "a.csv", ["text", "label"], [["a", "x"]]), Nosy()) == ("label",)
+def test_a_label_of_rows_without_a_text_alone_is_none(tmp_path: Path) -> None:
+    rows = [["a", "calm"], ["", "ghost"], ["b", "angry"], [" ", "ghost"]]
+    assert find_labels(tone(), table(tmp_path / "a.csv", ["text", "label"], rows), OneLabel()) == ("angry", "calm")
 
 
 def test_all_missing_columns_are_reported_at_once(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onepass.data.examples import Examples, text_hash
+from onepass.data.items import Reading
 from onepass.data.split import split
 from onepass.errors import ConfigError
 
@@ -93,6 +95,36 @@ def test_a_rare_label_of_many_reaches_validation() -> None:
     targets[:8, 1] = True
     _, validation = split(examples_of([f"text {i}" for i in range(100)], targets), 0.1, 0)
     assert validation.targets.sum(0).tolist() == [10, 1]
+
+
+def test_rows_of_a_group_stay_together_and_the_others_are_split_by_their_texts() -> None:
+    texts, targets = [f"text {i}" for i in range(200)], np.arange(200) % 2
+    groups = [f"question {i // 5}" for i in range(200)]
+    examples = examples_of(texts, targets)
+    grouped = replace(examples, readings=[Reading(group=group) for group in groups])
+    train, validation = split(grouped, 0.1, 0)
+    assert not {r.group for r in train.readings or ()} & {r.group for r in validation.readings or ()}
+    assert len(validation) == 20 and len({r.group for r in validation.readings or ()}) == 4
+    alone = replace(examples, readings=[Reading() for _ in groups])
+    assert split(alone, 0.1, 0)[1].rows.tolist() == split(examples, 0.1, 0)[1].rows.tolist()
+
+
+def test_a_text_of_two_groups_keeps_them_together() -> None:
+    texts = [f"text {i // 2}" for i in range(160)]
+    groups = [f"question {i % 40}" for i in range(160)]
+    grouped = replace(examples_of(texts, np.arange(160) % 2), readings=[Reading(group=group) for group in groups])
+    for seed in range(3):
+        train, validation = split(grouped, 0.2, seed)
+        assert len(validation) and not set(train.hashes) & set(validation.hashes)
+        assert not {r.group for r in train.readings or ()} & {r.group for r in validation.readings or ()}
+
+
+def test_groups_that_are_larger_than_the_share_are_split_by_their_texts() -> None:
+    texts, targets = [f"text {i}" for i in range(100)], np.arange(100) % 2
+    examples = examples_of(texts, targets)
+    for groups in (["all"] * 100, ["large"] * 91 + [f"small {i // 3}" for i in range(9)]):
+        grouped = replace(examples, readings=[Reading(group=group) for group in groups])
+        assert split(grouped, 0.1, 0)[1].rows.tolist() == split(examples, 0.1, 0)[1].rows.tolist()
 
 
 def test_blank_rows_stay_with_the_training_rows() -> None:

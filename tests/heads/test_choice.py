@@ -1,6 +1,7 @@
 """The best of several candidates."""
 
 import math
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,28 @@ def test_candidates_may_be_a_list_and_fill_a_blank() -> None:
     assert kind.target(row, task, ()).value.tolist() == [0, 1]
     with pytest.raises(ValueError, match=r"has no '@x' in 'Ann met Bob. Who\?'"):
         kind.item(task, row | {"query": "Who?"})
+
+
+@pytest.mark.parametrize("mark", ["_", "@x"])
+@pytest.mark.parametrize("candidate", ["y", "wet", "_@x_", "z" * 40])
+def test_of_a_text_with_its_candidate_in_place_the_beginning_is_read(mark: str, candidate: str) -> None:
+    kind = Choice(choices="names", blank=mark)
+    for text in (mark, 50 * mark, f"It was {mark}. " * 9, "a" * 70 + mark, f"{mark}{'b' * 200}"):
+        whole = text.replace(mark, candidate)
+        for kind.longest in (1, 7, 64, 1000):
+            item = kind.item(TASK, {"premise": text, "names": [candidate]})
+            assert item is not None and item.sequences == [(whole[: kind.longest],)]
+
+
+def test_many_blanks_and_a_long_candidate_do_not_multiply() -> None:
+    row, kind = {"premise": "_" * 30_000, "names": ["x" * 30_000, "y"]}, Choice(choices="names", blank="_")
+    tracemalloc.start()
+    try:
+        item = kind.item(TASK, row)
+        assert item is not None and [len(text) for (text,) in item.sequences] == [kind.longest, 30_000]
+        assert item.names == row["names"] and tracemalloc.get_traced_memory()[1] < 10 * kind.longest
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

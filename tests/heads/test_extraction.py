@@ -65,6 +65,9 @@ def test_scores_are_means_over_rows() -> None:
         ("Bob", None, ((8, 11),)),
         ([], None, ()),
         ({"text": [], "answer_start": []}, None, ()),
+        ({"text": [" Bob in", "Rome"], "answer_start": [7, 15]}, None, ((8, 14), (15, 19))),  # spaces are no part
+        (["Bob "], [8], ((8, 11),)),
+        ("Rome\n", None, ((15, 19),)),
     ],
 )
 def test_answers_are_read_in_all_usual_forms(answers: Any, starts: Any, spans: Any) -> None:

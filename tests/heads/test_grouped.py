@@ -5,6 +5,7 @@ import pytest
 
 from onepass.data.items import Reading
 from onepass.heads.classification import Classification
+from onepass.heads.grouped import GROUPED, over_groups
 from onepass.tasks import Task
 
 KIND = Classification(group_by=["passage", "question"])
@@ -17,9 +18,9 @@ TASK = Task(
     options={"group_by": ["passage", "question"]},
 )
 # MultiRC: three questions. What is said of each answer, what is right, and by hand:
-#   1: 1 1 0 / 1 0 0   F1 2/3 (precision 1/2, recall 1), not matched
-#   2: 0 1   / 0 1     F1 1, matched
-#   3: 0 0   / 1 0     F1 0, not matched
+#   1: 1 1 0 / 1 0 0   precision 1/2, recall 1, not matched
+#   2: 0 1   / 0 1     precision 1, recall 1, matched
+#   3: 0 0   / 1 0     precision 1, for nothing is answered, recall 0, not matched
 # over all answers: 2 right of 3 answered and 3 wanted: F1a = 4/6
 ANSWERS, TARGETS = np.array([1, 1, 0, 0, 1, 0, 0]), np.array([1, 0, 0, 0, 1, 1, 0])
 GROUPS = ["1", "1", "1", "2", "2", "3", "3"]
@@ -34,9 +35,26 @@ def scored(order: list[int]) -> dict[str, float]:
 def test_f1_over_answers_and_over_questions_by_hand(order: list[int]) -> None:
     scores = scored(order)
     assert next(iter(scores)) == "f1a" and scores["f1a"] == pytest.approx(400 / 6)
-    assert scores["f1m"] == pytest.approx(100 * (2 / 3 + 1 + 0) / 3)
+    precision, recall = (1 / 2 + 1 + 1) / 3, (1 + 1 + 0) / 3
+    assert scores["f1m"] == pytest.approx(100 * 2 * precision * recall / (precision + recall))
     assert scores["group_match"] == pytest.approx(100 / 3)
     assert scores["accuracy"] == pytest.approx(500 / 7)
+
+
+@pytest.mark.parametrize(
+    ("answers", "targets", "expected"),
+    [
+        ([1, 0, 1, 1], [1, 1, 1, 0], 0.75),  # precision 1 and 1/2, recall 1/2 and 1
+        ([0, 0, 1, 1], [1, 1, 1, 0], 0.6),  # precision 1 and 1/2, recall 0 and 1
+        ([0, 0, 0, 0], [0, 0, 0, 0], 1.0),
+        ([0, 1, 1, 0], [1, 0, 0, 1], 0.0),
+    ],
+)
+def test_f1m_is_of_the_mean_precision_and_the_mean_recall(
+    answers: list[int], targets: list[int], expected: float
+) -> None:
+    found = over_groups(GROUPED["f1m"], np.array(answers), np.array(targets), ["a", "a", "b", "b"])
+    assert found == pytest.approx(expected)
 
 
 def test_groups_are_read_from_their_columns_and_not_needed_to_answer() -> None:

@@ -1,6 +1,7 @@
 """A label for each word."""
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -171,3 +172,28 @@ def test_cut_off_spans_count_as_missed() -> None:
     scores = KIND.score(TASK, [logits], ragged([0, 2, 0]), [reading(["York", "or", "Rome"], [0])])
     assert scores["recall"] == 50.0 and scores["precision"] == 100.0
     assert scores["word_accuracy"] == pytest.approx(200 / 3)
+
+
+def test_bare_tags_mark_spans_that_are_named_as_the_task():
+    task = Task(name="phrase", kind="tagging", text="tokens", label="tags", labels=["B", "I", "O"])
+    words = ["late", "goal", "wins", "the", "cup"]
+    logits = np.eye(3, dtype=np.float32)[[0, 1, 2, 2, 0]] * 9
+    (found,) = KIND.decode(task, [logits], [reading(words)])
+    assert [(span.text, span.label) for span in found.spans or ()] == [("late goal", "phrase"), ("cup", "phrase")]
+    right, wrong = np.array([0, 1, 2, 2, 0]), np.array([0, 2, 2, 2, 0])  # the second span alone is right
+    assert KIND.score(task, [logits], np.array([right]), [reading(words)])["span_f1"] == 100.0
+    assert KIND.score(task, [logits], np.array([wrong]), [reading(words)])["span_f1"] == 50.0
+
+
+@pytest.mark.parametrize("text", ["[[1, 2], [3]]", "[null]", '[{"a": 1}]', "[]", "[true]"])
+def test_a_list_that_holds_no_words_is_a_text(text: str):
+    found, marks = words_of(text)
+    assert found == text and [text[start:end] for start, end in marks] == re.findall(r"\w+|\S", text)
+
+
+def test_a_tagged_list_with_something_else_among_its_words_is_a_fault_and_an_empty_one_says_nothing():
+    task = Task(name="name", kind="tagging", text="tokens", label="tags", labels=["O", "B-a", "I-a"])
+    for tokens in ('["Late", null, "goal"]', '["Late", ["x"], "goal"]', '["Late", {"a": 1}, "goal"]'):
+        with pytest.raises(ValueError, match="among its words"):
+            KIND.item(task, {"tokens": tokens, "tags": "O O B-a"})
+    assert KIND.item(task, {"tokens": "[]", "tags": "[]"}) is None

@@ -1,15 +1,21 @@
 """A label about marked words."""
 
+import random
+import re
+from difflib import SequenceMatcher
 from typing import Any
 
 import pytest
 
 from onepass.errors import ConfigError
 from onepass.heads import check_kinds
-from onepass.heads.marking import find_form
+from onepass.heads.marking import LEAST_ALIKE, find_form, find_text
 from onepass.heads.words import Words
 from onepass.tasks import Task, TaskFile
 
+ORDINARY = """The senate voted late on a budget that nobody wanted, and its members began to leave before they had
+counted all votes, while outside people carried signs against taxes which were begun long ago by those who now opposed
+them, so that in the end neither side could carry out what it had promised to voters when it began to govern."""
 PAIR = Task(name="sense", kind="words", text=["one", "two"], label="same", labels=["no", "yes"])
 SINGLE = Task(name="who", kind="words", text="text", label="same", labels=["no", "yes"])
 
@@ -34,6 +40,51 @@ def test_other_forms_are_found_if_asked_for() -> None:
     with pytest.raises(ValueError, match=r"or give its characters \[start, end\]\.$"):  # form was tried
         marked(Words(words="word", match="form"), PAIR, {**row, "word": "zebra"})
     assert find_form("She carried it out", "carry out") == (4, 14)
+
+
+def most_alike(text: str, word: str) -> tuple[int, int] | None:
+    """What is most similar, with every place of the text compared."""
+    parts, words = len(word.replace("-", " ").split()), list(re.finditer(r"\w+", text))
+    best, found = LEAST_ALIKE, None
+    for place, first in enumerate(words):
+        span = first.start(), words[min(place + parts, len(words)) - 1].end()
+        other = text[slice(*span)].lower()
+        alike = SequenceMatcher(None, word.lower(), other).ratio() + 0.2 * (other[:1] == word[:1].lower())
+        if alike > best:
+            best, found = alike, span
+    return found
+
+
+def test_the_most_similar_form_is_found_as_if_every_place_were_compared() -> None:
+    draw = random.Random(0)
+    words = re.findall(r"\w+", ORDINARY)
+    missed = 0
+    for _ in range(400):
+        text, count = " ".join(draw.choices(words, k=draw.choice([5, 30, 100]))), draw.choice([1, 1, 2, 3])
+        letters = list(" ".join(draw.choices(words, k=count)))
+        letters[draw.randrange(len(letters))] = draw.choice("aeinst-")
+        word = "".join(letters).strip()
+        if word and find_text(text, word) is None:
+            assert find_form(text, word) == most_alike(text, word)
+            missed += 1
+    assert missed > 100
+
+
+def test_a_text_and_a_phrase_made_to_be_compared_for_long_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = 0
+
+    class Counted(SequenceMatcher[str]):
+        def ratio(self) -> float:
+            nonlocal pairs
+            pairs += len(self.a) * len(self.b)
+            return 0.0  # the next place could still be the one
+
+    monkeypatch.setattr("onepass.heads.marking.SequenceMatcher", Counted)
+    draw = random.Random(0)
+    text = " ".join("".join(draw.sample("abababababab", 12)) for _ in range(1000))
+    phrase = " ".join("".join(draw.sample("abababababab", 11)) for _ in range(16))
+    assert find_form(text, phrase) is None
+    assert 0 < pairs < 60 * len(text)
 
 
 def test_words_are_given_by_characters_or_by_their_place() -> None:

@@ -116,7 +116,7 @@ def kill_at(last: int) -> None:
         os.truncate(path, path.stat().st_size // 2)
 
     folder.save_file = counted(save_file, half_file)
-    atomic._exchange = counted(atomic._exchange)
+    atomic.exchange = counted(atomic.exchange)
 
 
 if __name__ == "__main__":

@@ -238,3 +238,17 @@ def test_nhc_is_drawn_alike_every_time(huffpost, tmp_path):
 def test_one_headline_in_five_is_for_testing():
     share = sum(is_test(text_hash((f"headline {n}",))) for n in range(5000)) / 5000
     assert 0.18 < share < 0.22
+
+
+def test_originals_that_are_damaged_are_named(lay, tmp_path):
+    files = {
+        f"{split}/{label}/{n}.txt": "good" for split in ("train", "test") for label in ("neg", "pos") for n in "01"
+    }
+    folder = lay(files)
+    (folder / "train" / "pos" / "1.txt").write_bytes(b"caf\xe9")
+    with pytest.raises(DataError, match=r"1\.txt: byte 0xe9 is not UTF-8"):
+        made_of("imdb", folder, tmp_path)
+    for text in ('"1","good"\n"2","never closed' + "x" * 200_000, '"1","good"\n"2","un\n'):
+        folder = lay({"train.csv": text, "test.csv": '"1","good"\n'})
+        with pytest.raises(DataError, match=r"train\.csv, line 2 is not as expected"):
+            made_of("yelp", folder, tmp_path)

@@ -7,7 +7,7 @@ import pytest
 
 from onepass.errors import ConfigError, DataError
 from onepass.heads import check_kinds
-from onepass.recipes import RECIPES, find_recipe, write_recipe
+from onepass.recipes import RECIPES, find_recipe, write_recipe, writing
 from onepass.tasks import NAME, read_task_file
 
 
@@ -40,7 +40,11 @@ def test_what_is_there_is_replaced_only_by_force(emotions, tmp_path):
         write_recipe(RECIPES["goemotions"], target, emotions)
     with pytest.raises(ConfigError, match="data of an earlier recipe"):
         write_recipe(RECIPES["goemotions"], tmp_path / "other.yaml", emotions)
+    (tmp_path / "goemotions" / "notes.txt").write_text("mine")
+    (tmp_path / "goemotions" / "goemotions-train.jsonl").write_text("stale")
     write_recipe(RECIPES["goemotions"], target, emotions, overwrite=True)
+    assert (tmp_path / "goemotions" / "notes.txt").read_text() == "mine"
+    assert "stale" not in (tmp_path / "goemotions" / "goemotions-train.jsonl").read_text()
     mine = tmp_path / "mine" / "goemotions"
     mine.mkdir(parents=True)
     with pytest.raises(ConfigError, match="in the way"):
@@ -134,3 +138,19 @@ def test_without_the_library_its_extra_is_named(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(DataError, match=r"onepass\[datasets\]"):
         write_recipe(RECIPES["snli"], tmp_path / "tasks.yaml")
+
+
+def test_files_of_others_are_there_whatever_ends_the_writing(emotions, tmp_path, monkeypatch):
+    target, folder = tmp_path / "tasks.yaml", tmp_path / "goemotions"
+    write_recipe(RECIPES["goemotions"], target, emotions)
+    (folder / "mine").mkdir()
+    (folder / "mine" / "notes.txt").write_text("mine")
+
+    def interrupted(draft, folder):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(writing, "exchange", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_recipe(RECIPES["goemotions"], target, emotions, overwrite=True)
+    assert [path.read_text() for path in tmp_path.rglob("notes.txt")] == ["mine"]
+    assert (folder / "mine" / "notes.txt").is_file()

@@ -120,6 +120,10 @@ class TestOverrides:
             "learning_rate": 2e-5,
         }
 
+    def test_a_part_of_a_training_option_needs_no_prefix_either(self, path):
+        assert read(path, "finetune.epochs=2").train["finetune"] == {"epochs": 2}
+        assert read(path, "sampler=annealed", "sampler.drop=0.5").train["sampler"] == {"name": "annealed", "drop": 0.5}
+
     def test_the_method_and_its_options(self, path):
         method = read(path, "method.depth=1").method
         assert (method.name, method.options) == ("readers", {"depth": 1})
@@ -137,6 +141,8 @@ class TestOverrides:
 
     def test_a_key_inside_of_a_key_of_one_task(self, path):
         file = read(path, "tasks.topic.threshold.target_precision=0.9", "tasks.a.b.threshold.per=label")
+        named = read(path, "tasks.topic.threshold.label=1.0").tasks["topic"].options["threshold"]
+        assert named == {"label": "1.0"}  # a label is as it is written
         assert file.tasks["topic"].options == {"threshold": {"target_precision": 0.9}}
         assert file.tasks["a.b"].options == {"threshold": {"per": "label"}}
 

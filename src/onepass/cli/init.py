@@ -57,12 +57,13 @@ def init(
     listen()
     from onepass.atomic import write_text
     from onepass.data.guess import guess_task_file
+    from onepass.data.sources import find_files
     from onepass.heads import KINDS
 
     if str(output) == "-":
         typer.echo(guess_task_file(files, kinds=KINDS), nl=False)
         return
-    if output.resolve() in [Path(file).resolve() for file in files]:
+    if output.resolve() in [file.resolve() for file in find_files(files)]:
         raise ConfigError(f"{output} is one of the data files. Choose another name with -o.")
     if output.exists() and not force:
         raise ConfigError(f"{output} exists already. Choose another name with -o, or replace it with --force.")

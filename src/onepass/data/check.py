@@ -5,13 +5,14 @@ read is one finding among the others.
 """
 
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
 
+from onepass.data.columns import SEPARATORS
 from onepass.data.files import column_names, read_chunks
 from onepass.data.findings import Counts, Finding, Report, counted, enumerated, numbered, short
 from onepass.data.leakage import leak, leaks_between_tasks
@@ -99,10 +100,11 @@ def _read(path: Path, splits: list[SplitRows]) -> list[Finding]:
                 for split in useful:
                     split.add(number, row)
     except DataError as error:
-        for split in useful:
-            split.complete = False
+        broken.broke_off = True
         found = f"{also}has a file that cannot be used: {str(error).rstrip('.')}"
         findings.append(Finding("fault", task, "unreadable file", found, ""))
+    for split in useful:
+        split.complete = not broken.broke_off
     findings += broken.findings(task, "broken row", f"{also}has a row that cannot be read: ")
     for split in splits:
         split.freeze()
@@ -231,6 +233,12 @@ def _check_labels(task: Task, train: SplitRows) -> Iterator[Finding]:
             if len({_plain(label) for label in labels}) < len(labels):  # not to be told apart on a screen
                 found += f", written {enumerated(map(ascii, labels))}"
             yield train.warning("label variants", found, "They are learned as different labels: choose one spelling.")
+    if joined := {label: counts[label] for label in counts if _is_of_others(label, counts)}:
+        found = f"has labels that are made of its other labels: {counted(joined, SHOWN)}"
+        advice = (
+            "If each is several labels in one cell: kind: multilabel, with what stands between them as `separator`."
+        )
+        yield train.warning("joined labels", found, advice)
     if absent := [label for label in task.labels if label not in counts]:
         found = f"has {numbered(len(absent), 'label')} without a row in train: {enumerated(absent)}"
         yield train.warning("label not in train", found, "It cannot be learned: add rows, or take it off `labels`.")
@@ -251,6 +259,12 @@ def _counts(task: Task, splits: dict[str, SplitRows]) -> Counts:
         by_count = sorted(split.labels.items(), key=lambda item: (-item[1].count, item[0]))
         counts.labels[name] = {label: rows.count for label, rows in by_count}
     return counts
+
+
+def _is_of_others(label: str, labels: Container[str]) -> bool:
+    """Whether a label is other ones with a separator between them."""
+    parts = [label.split(mark) for mark in SEPARATORS if mark in label]
+    return any(all(part.strip() in labels for part in some) for some in parts)
 
 
 def _plain(label: str) -> str:

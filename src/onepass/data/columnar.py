@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from onepass.data.rows import Chunk, RowFaults, unique, wanted
+from onepass.data.scalars import python_value
 from onepass.errors import DataError
 from onepass.extras import advice
 
@@ -96,11 +97,12 @@ def _values(path: Path, name: str, first_row: int, column: Any) -> list[Any]:
             column.validate(full=True)  # offsets of a damaged file may point outside of it
             return list(column.to_pylist())
     except DataError:
+        found = []
         for row in range(len(column)):
             with _as_data_error(f"{path}, row {first_row + row}, column {name!r}"):
                 column.slice(row, 1).validate(full=True)
-                column[row].as_py()
-        raise DataError(f"{path}, rows from {first_row}, column {name!r} cannot be read.") from None
+                found.append(python_value(column[row]))
+        return found
 
 
 @contextmanager

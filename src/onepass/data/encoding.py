@@ -68,7 +68,10 @@ def tokenise(items: Sequence[Item], tokenizer: Encodes, points: Points, windows:
 def _tokens(item: Item, slices: list[Slice], encoded: list[Encoded], points: Points) -> Tokens:
     sequences = [(one.ids, one.types) for one in encoded]
     whole = slices[-1][1] < 0 or slices[-1][3] >= len(item.sequences[0][slices[-1][1]])
-    truncated = not whole if slices[0][1] >= 0 else any(one.truncated for one in encoded)
+    truncated = any(one.truncated for one in encoded)
+    if (part := slices[0][1]) >= 0:
+        others = [place for place in range(len(item.sequences[0])) if place != part]
+        truncated = not whole or any(len(slices[0][0][i]) < len(item.sequences[0][i]) for i in others)
     if points == "vector":
         if not item.names and item.group is None:
             return Tokens(sequences, truncated, None)
@@ -143,7 +146,8 @@ def _windows(texts: Texts, tokenizer: Encodes, windows: Windows, last: bool) -> 
     for other, text in enumerate(texts):
         if other != part:
             most = room // 2  # of a long question the end is cut, so that the text it is about has some room
-            pieces = tokenizer.pieces(text)
+            kept[other] = text[: CHARACTERS_PER_TOKEN * tokenizer.max_length]
+            pieces = tokenizer.pieces(kept[other])
             if len(pieces) > most:
                 kept[other] = text[: int(pieces[most - 1, 1])]
             room -= min(len(pieces), most)

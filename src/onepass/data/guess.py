@@ -38,7 +38,7 @@ def guess_task_file(
     kinds: the kinds that can be written, with their classes, whose `metrics` are offered.
     """
     folder = Path(base) if base is not None else Path.cwd()
-    sources = with_shared_tests(find_sources(find_files(paths)))
+    sources = with_shared_tests(find_sources(find_files(paths), set(map(Path, paths))))
     guesses = [guess_roles(source.columns["train"]) for source in sources]
     if not any(guesses):
         raise DataError(_by_hand(sources, folder))

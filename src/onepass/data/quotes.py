@@ -11,19 +11,29 @@ LONGEST = 2**24  # bytes of a line that is looked at
 
 
 def are_quoted(path: Path, delimiter: str) -> bool:
-    """False if each line with a quote has as many fields as the header, taken as it is, and one is wrong as csv."""
+    """False if each line with a quote has as many fields as the header, taken as it is, and one is wrong as csv.
+
+    But where the header is quoted, or most lines are, and rightly, those that are wrong are faults.
+    """
     if delimiter != "\t":
         return True
-    fields, wrong = 0, False
+    fields, lines, right, wrong = 0, 0, 0, False
     with open(path, "rb") as file:
         while line := file.readline(LONGEST):
             if not fields:
+                line = line.removeprefix(b"\xef\xbb\xbf")
                 fields = line.count(b"\t") + 1 if line.strip() else 0
-            elif b'"' in line:
+                if line.startswith(b'"') and _as_csv(line) == fields:
+                    return True
+                continue
+            lines += 1
+            if b'"' in line:
                 if line.count(b"\t") + 1 != fields:
                     return True
-                wrong = wrong or _as_csv(line) != fields
-    return not wrong
+                whole = _as_csv(line) == fields
+                opens = line.startswith(b'"') or b'\t"' in line  # within a cell a quote is a sign in either case
+                wrong, right = wrong or not whole, right + (whole and opens)
+    return not wrong or 2 * right > lines
 
 
 def _as_csv(line: bytes) -> int:

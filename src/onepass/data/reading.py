@@ -30,10 +30,7 @@ class Reader(Protocol):
         """The columns that the task reads, text and label."""
 
     def blank(self, task: Task, row: Row) -> bool:
-        """Whether the row has no label for this task, as in a wide table; such rows are passed over silently.
-
-        Like `labels_in`, it may be given a row without the text columns.
-        """
+        """Whether the row has no label for this task, as in a wide table; such rows are passed over silently."""
 
     def item(self, task: Task, row: Row) -> Item | None:
         """What the task reads, or None when there is nothing to read. ValueError: cells that do not go together."""
@@ -73,18 +70,25 @@ def find_labels(task: Task, source: str | Path, kind: Reader) -> tuple[str, ...]
     """The labels of a task: those it names itself, else the distinct ones of a file, sorted, by number if all are."""
     if task.labels:
         return task.labels
-    next(read_chunks(source, kind.columns(task), size=1), None)  # so that all missing columns are reported at once
-    columns = [column for column in kind.columns(task) if column not in task.text]  # texts are most of a file
     found: set[str] = set()
     faults = RowFaults(source)
-    for chunk in _checked_chunks(source, columns, faults):
+    for chunk in _checked_chunks(source, kind.columns(task), faults):
         for number, row in chunk.rows():
             try:
-                if not kind.blank(task, row):
+                if not kind.blank(task, row) and _is_read(task, row, kind):
                     found.update(kind.labels_in(task, row))
             except ValueError as error:
                 _add_fault(faults, chunk, number, task, error)
     return tuple(_sorted_labels(found))
+
+
+def _is_read(task: Task, row: Row, kind: Reader) -> bool:
+    """Whether a row has something to read; what is wrong with it is told when it is read."""
+    try:
+        item = kind.item(task, row)
+    except ValueError:
+        return False
+    return item is not None and not item.blank
 
 
 def read_examples(task: Task, source: str | Path, kind: Reader, tokenizer: Encodes, labels: Sequence[str]) -> Examples:

@@ -44,7 +44,12 @@ def guess_roles(columns: list[Column]) -> list[Guess]:
     if not text:
         return []
     labels = _labels([column for column in columns if column not in text])
-    return [Guess(*_kind(label), text, text_reason, label, reason) for label, reason in labels]
+    return [Guess(*_kind(label), text, text_reason, label, reason, _options(label)) for label, reason in labels]
+
+
+def _options(label: Column) -> dict[str, str | list[str]]:
+    """What the guessed kind needs besides: a comma, say, may stand in labels that have bars between them."""
+    return {"separator": label.separator} if label.separator and not label.is_list else {}
 
 
 def _text(columns: list[Column]) -> tuple[list[Column], str]:

@@ -43,6 +43,8 @@ class RowFaults:
     def __init__(self, path: str | Path) -> None:
         self.path = path
         self.count = 0
+        self.broke_off = False
+        """Whether rows behind a fault could not be read"""
         self._first: dict[str, str] = {}  # by fault: its first row, as the message shows it
         self._more: dict[str, list[int]] = {}  # the next few rows; memory must not grow with a bad file
         self._counts: dict[str, int] = {}

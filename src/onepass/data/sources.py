@@ -1,7 +1,8 @@
 """Which data files belong together: the splits of one task, or of one wide table."""
 
+import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from onepass.data.guesses import Guess
 from onepass.data.roles import guess_roles, is_general
 from onepass.errors import DataError, listed
 
+log = logging.getLogger(__name__)
 SPLITS = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("validation", "valid", "val", "dev"), "validation"),
@@ -52,10 +54,13 @@ def find_files(paths: Sequence[str | Path]) -> list[Path]:
     return list(dict.fromkeys(files))
 
 
-def find_sources(files: list[Path]) -> list[Source]:
-    """The files, with those that are splits of one another joined, and a sample of each."""
+def find_sources(files: list[Path], named: Container[Path]) -> list[Source]:
+    """The files, with those that are splits of one another joined, and a sample of each.
+
+    One that cannot be read is a fault if it was `named`, and left out if it was found in a folder.
+    """
     sources: dict[tuple[str, Path], Source] = {}
-    faults = []
+    faults, broken = [], []
     for path in files:
         name, split, folder = _parted(path, files)
         source = sources.setdefault((name.casefold(), folder), Source(name))
@@ -68,10 +73,18 @@ def find_sources(files: list[Path]) -> list[Source]:
         try:
             source.columns[split] = sample_columns(path)
         except DataError as error:
-            faults.append(str(error))
+            del source.files[split]
+            broken.append((path, source, str(error)))
+    for path, source, fault in broken:
+        if path in named or source.files:  # without it another split of its task would take its place
+            faults.append(fault)
+        else:  # it only happens to lie there
+            log.warning("%s It is left out.", fault)
     if faults:
         raise DataError(listed(faults))
-    return list(sources.values())
+    if not (found := [source for source in sources.values() if source.files]):
+        raise DataError(f"There is no data file that can be read. Files can be {', '.join(FORMATS)}.")
+    return found
 
 
 def _parted(path: Path, files: list[Path]) -> tuple[str, str, Path]:

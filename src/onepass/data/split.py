@@ -15,10 +15,11 @@ def split(examples: Examples, share: float, seed: int) -> tuple[Examples, Exampl
 
     The choice depends on the texts and the seed alone, not on the order of the rows, and rows with the same text stay
     together. Every label keeps a row for training. Labels are integer targets, or the columns of two-dimensional ones.
+    Rows of a group are scored together, and so stay together too, unless one is larger than the share.
     """
     if not 0 <= share < 1:
         raise ConfigError(f"validation: {share:g} is no share of the rows. Give a file, or a number from 0 to below 1.")
-    hashes, text_of_row = np.unique(examples.hashes, return_inverse=True)
+    hashes, text_of_row = np.unique(_inseparable(examples, share), return_inverse=True)
     ranks = _mixed(hashes, seed)
     chosen = np.zeros(len(hashes), np.bool_)  # texts that go to validation
     strata = sorted(_texts_by_label(examples.targets, text_of_row, len(hashes)), key=len)
@@ -37,6 +38,28 @@ def split(examples: Examples, share: float, seed: int) -> tuple[Examples, Exampl
     train, validation = (examples.take(np.flatnonzero(side)) for side in (~in_validation, in_validation))
     train.blank_rows.extend(examples.blank_rows)
     return train, validation
+
+
+def _inseparable(examples: Examples, share: float) -> NDArray[np.uint64]:
+    """Equal for rows that stay together: those of one text, of one group, or linked by rows of both."""
+    groups = [reading.group for reading in examples.readings or ()]
+    if not any(groups):
+        return examples.hashes
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    grouped = np.flatnonzero(np.array(groups) != "")
+    texts, text = np.unique(examples.hashes, return_inverse=True)
+    names, group = np.unique(groups, return_inverse=True)
+    ends = text[grouped], len(texts) + group[grouped]
+    links = coo_array((np.ones(len(grouped)), ends), shape=(len(texts) + len(names),) * 2)
+    part = connected_components(links, directed=False)[1][text]  # of each row
+    # Whole, such a part would leave validation without a row, or take most of them there.
+    if np.bincount(part).max() > share * len(examples):
+        return examples.hashes
+    least = np.full(part.max() + 1, np.iinfo(np.uint64).max, np.uint64)
+    np.minimum.at(least, part, examples.hashes)
+    return least[part]
 
 
 def _fill(chosen: NDArray[np.bool_], strata: list[NDArray[np.int64]], total: int, share: float) -> None:

@@ -106,6 +106,7 @@ def _csv_rows(reader: Any, header: list[str], columns: Sequence[str], faults: Ro
         except csv.Error as error:
             # With a wrong quote it is open which of the later quotes begin a field and which end one.
             faults.add(row + 1, f"{csv_problem(error)} The rows after it were not read.", line)
+            faults.broke_off = True
             return
         if fields is None:
             return

@@ -27,11 +27,19 @@ NO_TEXTS: dict[type, str] = {list: "a list", tuple: "a list", dict: "an object",
 LISTS = " Rows with any number of labels are for kind: multilabel."
 
 
+def is_missing(value: Any) -> bool:
+    """Whether a cell has no value: None, or what is not equal to itself, as NaN of any sort and NaT."""
+    try:
+        return value is None or bool(value != value)
+    except TypeError:  # pandas' NA does not even say that
+        return True
+    except ValueError:  # an array
+        return False
+
+
 def blank(value: Any) -> bool:
-    """Whether a cell holds nothing: None, NaN or only white space."""
-    return (
-        value is None or (isinstance(value, str) and not value.strip()) or (isinstance(value, float) and value != value)
-    )
+    """Whether a cell holds nothing: no value, or only white space."""
+    return not value.strip() if isinstance(value, str) else is_missing(value)
 
 
 def texts_of(task: Task, row: Row) -> tuple[str, ...] | None:
@@ -100,6 +108,8 @@ class Kind:
     """Whether rows have several points each"""
     thresholds_decide: ClassVar[bool] = False
     """Whether thresholds decide what is answered, so that scores depend on them, and do not only withhold answers"""
+    reads_candidates: ClassVar[bool] = False
+    """Whether the text is read anew with each candidate"""
     reads_lists: ClassVar[bool] = False
     """Whether the text may be given as a list of words"""
     blank_advice: ClassVar[str] = ""
@@ -149,6 +159,18 @@ class Kind:
         """What the task reads of a row; None if a text is blank. ValueError, in words, if cells do not fit together."""
         texts = texts_of(task, row)
         return None if texts is None else Item([texts])
+
+    def listed(self, row: Row) -> list[Any]:
+        """The cells of all candidates, of kinds that read such."""
+        return []
+
+    @property
+    def marked(self) -> tuple[str, ...]:
+        """The columns whose words are looked for in the text."""
+        return ()
+
+    def keep_short(self, longest: int) -> None:
+        """Make no text, and compare none with others, that is longer than so many characters: a row could ask much."""
 
     def blank(self, task: Task, row: Row) -> bool:
         """Whether the row says nothing about this task; such rows are passed over, so a wide table may have holes."""

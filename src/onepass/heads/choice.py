@@ -46,6 +46,7 @@ class Choice(Kind):
 
     metrics = {"accuracy": accuracy}
     ragged = True
+    reads_candidates = True
 
     def __init__(
         self,
@@ -78,6 +79,8 @@ class Choice(Kind):
         self.numbered_from = numbered_from
         self.first = numbered_from if isinstance(numbered_from, int) else 0
         self.fields = [field for _, field in self.parts if field is not None]
+        self.longest = 16 * 8192 + 1
+        """Characters kept of a text with its candidate in place; more than encoders read"""
 
     def unfit(self, task: Task) -> str:
         return "" if self.choices else "choices is missing. Needed: the columns of the candidates."
@@ -91,8 +94,10 @@ class Choice(Kind):
     def num_texts(self, task: Task) -> int:
         return 0
 
-    def offered(self, row: Row) -> list[str]:
-        """The cells of all candidates, blank ones as nothing: labels that are numbers count them too."""
+    def keep_short(self, longest: int) -> None:
+        self.longest = longest
+
+    def listed(self, row: Row) -> list[Any]:
         cells: list[Any] = [row[column] for column in self.choices]
         if len(cells) == 1 and not blank(cells[0]):
             if isinstance(cells[0], str) and json_list(cells[0]) is None:
@@ -101,6 +106,11 @@ class Choice(Kind):
                     "candidates in choices, or write lists as JSON."
                 )
             cells = listed_cell(cells[0])
+        return cells
+
+    def offered(self, row: Row) -> list[str]:
+        """The candidates, blank ones as nothing: labels that are numbers count them too."""
+        cells = self.listed(row)
         for cell in cells:
             if type(cell) in NO_TEXTS:
                 raise ValueError(f"has {NO_TEXTS[type(cell)]} among its candidates, where a text is needed.")
@@ -120,10 +130,15 @@ class Choice(Kind):
         if self.mark is not None:
             if not any(self.mark in text for text in texts):
                 raise ValueError(f"has no {self.mark!r} in {shown(' '.join(texts))}, where candidates would be put.")
-            read = [tuple(text.replace(self.mark, candidate) for text in texts) for candidate in candidates]
+            read = [tuple(self._put(candidate, text, self.mark) for text in texts) for candidate in candidates]
             return Item(read, names=candidates)
         context = " ".join(texts) if self.template is None else self._filled(row)
         return Item([(context, candidate) for candidate in candidates], names=candidates)
+
+    def _put(self, candidate: str, text: str, mark: str) -> str:
+        """The beginning of a text with a candidate in place of its marks; the whole may be as long as their product."""
+        begin = text[: self.longest * len(mark)]  # all of it is needed where a single letter stands for each mark
+        return begin.replace(mark, candidate, self.longest // len(candidate) + 1)[: self.longest]
 
     def _filled(self, row: Row) -> str:
         """The template with the cells of a row, blank ones as nothing; a column is found by its whole name."""

@@ -61,8 +61,9 @@ class Extraction(Kind):
         context = str(row[task.text[1]])
         starts = row[self.starts] if self.starts else None
         spans = []
-        for text, start in answers_in(row[task.label], starts):
-            begin = context.find(text) if start is None else start
+        for given, start in answers_in(row[task.label], starts):
+            text = given.strip()  # no token begins or ends with a space
+            begin = context.find(text) if start is None else start + given.index(text)
             if begin < 0 and start is None:
                 raise ValueError(f"has the answer {shown(text)}, which is not in the text. Give answers word for word.")
             if not 0 <= begin <= len(context) - len(text):

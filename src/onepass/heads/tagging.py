@@ -57,15 +57,19 @@ def spans_of(tags: Sequence[str]) -> list[tuple[str, int, int]]:
 def words_of(cell: Any, count: int | None = None) -> tuple[str, list[tuple[int, int]]]:
     """The text of a cell, and the characters of its words.
 
-    A list of words is joined by spaces. A text is cut at white space if that gives `count` words, else into words and
-    signs.
+    A list of words is joined by spaces; written out as JSON it is one if it holds words and numbers alone. A text is
+    cut at white space if that gives `count` words, else into words and signs.
 
     >>> words_of(["Late", "goal"])
     ('Late goal', [(0, 4), (5, 9)])
     >>> words_of("Late goal!")[1]
     [(0, 4), (5, 9), (9, 10)]
     """
-    if isinstance(cell, str) and json_list(cell) is None:
+    # Of a text that nobody tagged, such as [[1, 2]], the brackets are a part.
+    if isinstance(cell, str) and (
+        (found := json_list(cell)) is None
+        or (count is None and not all(type(word) in (str, int, float) for word in found or [None]))
+    ):
         by_space = [match.span() for match in re.finditer(r"\S+", cell)]
         return cell, by_space if len(by_space) == count else [match.span() for match in _WORD.finditer(cell)]
     given = listed_cell(cell)
@@ -76,6 +80,17 @@ def words_of(cell: Any, count: int | None = None) -> tuple[str, list[tuple[int, 
     text = " ".join(words)
     ends = np.cumsum([len(word) + 1 for word in words]).tolist()
     return text, [(end - 1 - len(word), end - 1) for word, end in zip(words, ends, strict=True)]
+
+
+def tag_names(task: Task) -> tuple[str, ...]:
+    """The tags of a task; B, I and the like alone mark the one thing that it looks for, and get its name.
+
+    >>> tag_names(Task(name="phrase", kind="tagging", text="text", label="tags", labels=["B", "I", "O"]))
+    ('B-phrase', 'I-phrase', 'O')
+    """
+    if not {"B", "I"} <= set(task.labels) <= set("BIELSU" + OUTSIDE):
+        return task.labels
+    return tuple(tag if tag == OUTSIDE else f"{tag}-{task.name}" for tag in task.labels)
 
 
 Tags = Sequence[Sequence[str]]
@@ -215,9 +230,9 @@ class Tagging(Kind):
 
     def row_tags(self, task: Task, logits: np.ndarray, reading: Reading) -> list[str]:
         """The tag of every word of a row."""
-        tags = [OUTSIDE] * len(reading.marks)
+        tags, names = [OUTSIDE] * len(reading.marks), tag_names(task)
         for word, best in zip(reading.numbers.tolist(), logits.argmax(-1).tolist(), strict=True):
-            tags[word] = task.labels[best]
+            tags[word] = names[best]
         return tags
 
     def score(
@@ -225,15 +240,14 @@ class Tagging(Kind):
     ) -> dict[str, float]:
         assert readings is not None
         answers = [self.row_tags(task, row, reading) for row, reading in zip(logits, readings, strict=True)]
-        wanted = [[task.labels[tag] for tag in target] for target in targets]
+        names = tag_names(task)
+        wanted = [[names[tag] for tag in target] for target in targets]
         return {name: 100.0 * self.metrics[name](answers, wanted) for name in self.metric_names(task)}
 
     def baseline(self, task: Task, known: Any, targets: Any, readings: Sequence[Reading] | None = None) -> float | None:
         """Of no tag for any word."""
-        answers, wanted = (
-            [[OUTSIDE] * len(row) for row in targets],
-            [[task.labels[tag] for tag in row] for row in targets],
-        )
+        names = tag_names(task)
+        answers, wanted = [[OUTSIDE] * len(row) for row in targets], [[names[tag] for tag in row] for row in targets]
         return 100.0 * self.metrics[self.metric_names(task)[0]](answers, wanted)
 
     # --- trust: of the words that are read ------------------------------------------------------------------------

@@ -51,7 +51,9 @@ class Words(Classification):
             raise wrong_option("starts_in", starts_in, "characters, words")
         if match not in ("exact", "form"):
             raise wrong_option("match", match, "exact, form")
-        self.count_words, self.find = starts_in == "words", find_form if match == "form" else find_text
+        self.count_words, self.forms = starts_in == "words", match == "form"
+        self.longest: int | None = None
+        """In so many characters of a text similar words are looked for; None: in all"""
 
     def unfit(self, task: Task) -> str:
         if not self.words:
@@ -74,6 +76,17 @@ class Words(Classification):
 
     def num_texts(self, task: Task) -> int:
         return 0
+
+    @property
+    def marked(self) -> tuple[str, ...]:
+        return tuple(self.words)
+
+    def keep_short(self, longest: int) -> None:
+        self.longest = longest
+
+    def find(self, text: str, word: str, begin: int = 0) -> tuple[int, int] | None:
+        """The characters of a word behind a place of the text, or of a form of it."""
+        return find_form(text, word, begin, self.longest) if self.forms else find_text(text, word, begin)
 
     def loss_key(self) -> tuple[Any, ...]:
         return (*super().loss_key(), self.points)
@@ -123,7 +136,7 @@ class Words(Classification):
         found = None if blank(start) else self._at(text, word, begin)
         found = found or self.find(text, word, begin)
         if found is None:
-            advice = "; match: form looks for other forms of the word" if self.find is find_text else ""
+            advice = "" if self.forms else "; match: form looks for other forms of the word"
             raise ValueError(
                 f"marks {word!r}, which is not in {shown(text)}. Write it as it stands there, or give its characters "
                 f"[start, end]{advice}."

@@ -4,6 +4,7 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 
+from onepass.data.text import csv_reader
 from onepass.errors import DataError
 from onepass.recipes.originals import lines
 from onepass.recipes.recipe import Hub, KnownSet, Part, Recipe, Row
@@ -25,14 +26,19 @@ def _imdb(folder: Path) -> Iterator[Row]:
         if not files:
             raise DataError(f"{folder / name} has no .txt files.")
         for file in files:
-            yield {"text": file.read_text(encoding="utf-8").replace("<br />", " "), "label": label}
+            text = "\n".join(line for _, line in lines(file))
+            yield {"text": text.replace("<br />", " "), "label": label}
 
 
 def _yelp(path: Path) -> Iterator[Row]:
     """Lines of "1","text" and "2","text"; line ends inside a text are written \\n."""
-    for number, fields in enumerate(csv.reader(line for _, line in lines(path)), 1):
+    for number, line in lines(path):
+        try:
+            (fields,) = csv_reader([line], ",")
+        except (csv.Error, ValueError):
+            fields = []
         if len(fields) != 2 or fields[0] not in ("1", "2"):
-            raise DataError(f'{path}, row {number} is not as expected: a row is "1" or "2", and a text.')
+            raise DataError(f'{path}, line {number} is not as expected: a line is "1" or "2", and a text.')
         yield {"text": fields[1].replace("\\n", "\n"), "label": LABELS[int(fields[0]) - 1]}
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onepass.atomic import draft_of, read_json, write_json
+from onepass.atomic import draft_of, entries, exchange, read_json, take_over, write_json
 from onepass.data.examples import text_hash
 from onepass.errors import ConfigError, DataError, listed, unknown
 from onepass.recipes.hub import rows_from_hub
@@ -59,14 +59,25 @@ def write_recipe(
         record = {name: sorted(splits) for name, splits in rows.items()}
         write_json(draft / RECORD, {"recipe": recipe.name, "tasks": record})
         if folder.exists():
-            shutil.rmtree(folder)
-        os.rename(draft, folder)
+            _keep_others(folder, draft)
+            exchange(draft, folder)
+        else:
+            os.rename(draft, folder)
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        shutil.rmtree(draft, ignore_errors=True)  # unfinished, or the folder that was replaced
     text_draft = draft_of(task_file)
     text_draft.write_text(_task_file(recipe, sets, rows), encoding="utf-8")
     os.replace(text_draft, task_file)
     return Written(task_file, folder, rows)
+
+
+def _keep_others(old: Path, new: Path) -> None:
+    """Take over what is none of an earlier recipe's own files to where its new ones are."""
+    record = read_json(old / RECORD)["tasks"]
+    own = {RECORD, *(f"{name}-{split}.jsonl" for name, splits in record.items() for split in splits)}
+    for name in entries(old):
+        if name not in own and not os.path.lexists(new / name):
+            take_over(old / name, new / name)
 
 
 def _chosen(recipe: Recipe, only: Sequence[str] | None) -> list[KnownSet]:

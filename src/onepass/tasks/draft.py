@@ -82,11 +82,12 @@ class Draft:
                 return (head, name, *rest[len(name) + 1 :].split("."))
             name, _, last = rest.rpartition(".")
             return (head, name, last) if name else (head, rest)
-        if head == "train" and dot:
-            return (head, *rest.split("."))
-        if dot or not head or get_close_matches(head, TOP_KEYS, n=1, cutoff=0.85):
+        steps = tuple(rest.split(".")) if dot else ()
+        if head == "train":
+            return (head, *steps)
+        if not head or get_close_matches(head, TOP_KEYS, n=1, cutoff=0.85):
             return (head, rest) if dot else (head,)
-        return ("train", head)
+        return ("train", head, *steps)
 
     def _cannot_override(self, place: Place) -> str:
         if place[0] not in TOP_KEYS:
@@ -101,7 +102,7 @@ class Draft:
 
 
 def _is_text(place: Place) -> bool:
-    return len(place) > 2 and place[0] == "tasks" and place[2] in TEXT_KEYS
+    return len(place) > 2 and place[0] == "tasks" and (place[2] in TEXT_KEYS or place[2:] == ("threshold", "label"))
 
 
 def _read(path: Path) -> str:
