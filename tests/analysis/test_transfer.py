@@ -1,15 +1,20 @@
 """Learning a new task on a copy of a trained model."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import onepass
+from onepass.analysis import transfer
 from onepass.analysis.transfer import NewTask, learn_new_task, share_of
 from onepass.errors import ConfigError
 from onepass.model import Model
 from onepass.tasks import read_task_file
+from onepass.training.adding import AddOptions, train_task
+from onepass.training.evaluation import score_tasks
 from onepass.training.options import TrainOptions
 from onepass.training.sets import TaskSet, read_sets
 
@@ -43,6 +48,42 @@ def test_without_rows_a_task_answers_as_the_one_it_is_like(base: tuple[Model, li
     known = onepass.evaluate(model, split="validation")["tasks"]["topic"]["score"]
     scores = learn_new_task(model, sets[:2], item, item.train, NewTask(share=0.0, like="topic"), OPTIONS)
     assert scores["validation"] == pytest.approx(known)
+
+
+def test_what_the_options_ask_for_is_how_a_tasks_own_weights_learn(
+    base: tuple[Model, list[TaskSet]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[AddOptions, float]] = []
+
+    def noted(model: Model, part: TaskSet, options: AddOptions, progress: bool) -> None:
+        seen.append((options, model.dropout.p))
+        train_task(model, part, options, progress)
+
+    monkeypatch.setattr(transfer, "train_task", noted)
+    model, sets = base
+    options = replace(OPTIONS, weight_decay=1e-5, average=0.0, dropout=0.3)
+    learn_new_task(model, sets[:2], sets[2], sets[2].train, NewTask(learn="own"), options)
+    ((added, dropout),) = seen
+    assert (added.weight_decay, added.average, added.head, dropout) == (1e-5, 0.0, "drawn", 0.3)
+
+
+@pytest.mark.parametrize("learn", ["all", "own"])
+def test_the_seed_rules_how_a_new_task_is_learned(
+    base: tuple[Model, list[TaskSet]], learn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learned: list[torch.Tensor] = []
+
+    def noted(model: Model, *arguments: Any) -> Any:
+        learned.append(model.heads[-1].weight.detach().clone())
+        return score_tasks(model, *arguments)
+
+    monkeypatch.setattr(transfer, "score_tasks", noted)
+    model, sets = base
+    for noise in (1, 2):
+        torch.manual_seed(noise)
+        way = NewTask(learn=learn)  # type: ignore[arg-type]
+        learn_new_task(model, sets[:2], sets[2], sets[2].train, way, OPTIONS)
+    assert torch.equal(learned[0], learned[-1])
 
 
 def test_a_share_of_the_rows_is_drawn_once_for_a_seed(base: tuple[Model, list[TaskSet]]) -> None:

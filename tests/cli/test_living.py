@@ -103,3 +103,25 @@ def test_a_change_without_its_proof_is_not_made_and_exits_with_1(run, own, monke
     assert (done.exit_code, done.stdout) == (1, "")
     assert "Nothing was changed" in done.stderr
     assert (own / "MANIFEST.json").read_bytes() == before
+
+
+def test_an_update_needs_no_old_test_file_and_takes_a_share_for_validation(run, own):
+    for name in ("validation", "test"):
+        (own.parent / f"{name}.csv").write_text(TONES)
+    task = own.parent / "mood.yaml"
+    task.write_text(task.read_text().replace("mood.csv", "mood.csv, validation: validation.csv, test: test.csv"))
+    assert run("add", own, task, "epochs=1").exit_code == 0
+    for name in ("validation", "test"):
+        (own.parent / f"{name}.csv").unlink()
+    refused = run("update", own, "mood", "epochs=1")
+    assert refused.exit_code == 2 and "validation: there is no file" in refused.stderr
+    updated = run("update", own, "mood", "epochs=1", "--validation", "0.2")
+    assert updated.exit_code == 0, updated.stderr
+    assert "there is no test file" in updated.stderr
+
+
+def test_a_name_that_is_taken_comes_with_the_advice_of_its_command(run, own):
+    assert "onepass update" in run("add", own, "--name", "topic", "--train", own.parent / "mood.csv", "--text", "text",
+                                   "--label", "label").stderr  # fmt: skip
+    assert "--as" in run("copy", own, "topic", own).stderr
+    assert run("rename", own, "topic", "tone").stderr.strip().endswith("Choose another name.")

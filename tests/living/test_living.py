@@ -112,6 +112,16 @@ def test_an_update_says_which_labels_are_new_and_which_no_row_has(
     assert "label" not in caplog.text
 
 
+def test_an_update_with_another_test_file_goes_on_with_that(
+    folder: Path, tone: Task, tmp_path: Path, helpers: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    old, new = (helpers.write_rows(tmp_path / f"{name}.csv") for name in ("old", "new"))
+    living.add_tasks(folder, [tone.model_copy(update={"test": old})], QUICK, progress=False)
+    old.unlink()
+    model, _ = living.update_task(folder, "tone", {"test": new}, QUICK, progress=False)
+    assert model.tasks[3].test == new and "no test file" not in caplog.text
+
+
 def test_labels_do_not_outlive_the_kind_of_task_that_had_them(folder: Path, tone: Task, tmp_path: Path) -> None:
     living.add_tasks(folder, [tone], QUICK, progress=False)
     rows = "\n".join(f"late goal {number},{number}" for number in range(12))

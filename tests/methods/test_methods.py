@@ -8,7 +8,7 @@ import pytest
 import onepass
 from onepass.errors import ConfigError
 from onepass.methods import METHODS, check_method, option_faults, value_faults
-from onepass.tasks import MethodChoice, TaskFile
+from onepass.tasks import MethodChoice, Task, TaskFile
 
 
 def test_the_twelve_methods_are_there() -> None:
@@ -114,3 +114,19 @@ def test_every_methods_own_values_have_no_fault() -> None:
 def test_what_is_no_other_method_is_refused_before_the_training(of: object, found: str) -> None:
     (fault,) = value_faults(MethodChoice(name="single", options={"of": of}), 8)
     assert found in fault
+
+
+def test_what_training_would_refuse_is_found_before(encoder: Path) -> None:
+    def faults(name: str, **options: Any) -> list[str]:
+        method, tasks = MethodChoice(name=name, options=options), {"a": Task(name="a", text="text", label="label")}
+        return check_method(TaskFile(path=Path(), tasks=tasks, method=method, encoder=str(encoder)))
+
+    too_long = {"mtop": {"prompt_length": 600}, "ptuning": {"prompt_length": 500}, "camtl": {"max_length": 5}}
+    for name, options in too_long.items():
+        (fault,) = faults(name, **options)
+        assert f"method {name!r}" in fault
+    assert faults("readers", noise=float("inf")) == ["method 'readers': noise is inf; possible: a number."]
+    assert "possible: a number." in faults("readers", noise=10**400)[0]
+    (fault,) = faults("single", of={"name": "readers"})
+    assert fault == "method 'single': of is no choice in a task file: train.finetune makes such models."
+    assert faults("readers") == faults("single") == faults("camtl") == []

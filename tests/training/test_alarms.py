@@ -3,6 +3,7 @@
 import logging
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from onepass.data.items import Reading
 from onepass.heads import make_kind
 from onepass.tasks import Task
 from onepass.training import evaluate, run
+from onepass.training.loop import Trainer
 
 STILL = ["head_rate=0", "token_rate=0", "encoder_rate=0"]
 
@@ -108,6 +110,22 @@ def test_a_task_too_far_under_its_own_model_is_an_alarm(news: Path, tmp_path: Pa
     model = run.train(news, overrides=[select], progress=False)
     (alarm,) = model.training_record["alarms"]
     assert alarm["task"] == "topic" and "under its own model's 300.0, more than the 5 allowed" in alarm["message"]
+
+
+@pytest.mark.parametrize("more", [[], ["train.finetune={epochs: 1}"]])
+def test_a_baseline_that_is_gone_at_the_end_loses_no_training(
+    more: list[str], news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def evaluate(self: Trainer, *arguments: Any) -> None:
+        evaluated(self, *arguments)
+        scores.unlink(missing_ok=True)
+
+    scores = tmp_path / "alone.json"
+    scores.write_text('{"topic": 300, "tone": -100, "same": -100}')
+    evaluated = Trainer.evaluate
+    monkeypatch.setattr(Trainer, "evaluate", evaluate)
+    model = run.train(news, tmp_path / "model", overrides=[f"select={{baseline: {scores}}}", *more], progress=False)
+    assert [alarm["task"] for alarm in model.training_record["alarms"]] == ["topic"] and not scores.exists()
 
 
 def test_a_model_folder_is_a_baseline(news: Path, model: Path):

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from onepass.tasks import Task
+from onepass.training.baseline import baseline_of
 from onepass.training.best import CRITERIA, Best
 from onepass.training.options import SelectOptions
 
@@ -92,7 +93,8 @@ def test_without_an_evaluation_nothing_is_restored():
 
 def floored(tmp_path: Path, floor: float) -> Best:
     (tmp_path / "alone.json").write_text('{"topic": 62, "tone": 66}')
-    return Best(SelectOptions(baseline=str(tmp_path / "alone.json"), floor=floor), TASKS)
+    select = SelectOptions(baseline=str(tmp_path / "alone.json"), floor=floor)
+    return Best(select, TASKS, baseline_of(select, [task.name for task in TASKS]))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,9 @@
 """A training that was killed goes on and ends with the weights of one that was not."""
 
-from collections.abc import Callable
+import resource
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +12,12 @@ import torch
 
 from onepass.atomic import draft_of, locked
 from onepass.errors import ConfigError, FolderError
+from onepass.folder import size_of
 from onepass.model import Model
-from onepass.training import train
+from onepass.training import checkpoint, train
 from onepass.training.checkpoint import Checkpoints, checkpoint_folder
+from onepass.training.loop import Trainer
+from onepass.training.optimizer import make_optimizer
 
 Kill = Callable[..., None]
 OPTIONS = ["train.epochs=3", "train.batch_size=8", "train.evaluate_every=0.5", "train.checkpoint_every_s=0"]
@@ -79,6 +85,89 @@ def test_a_checkpoint_that_was_half_written_is_cleared_away(news: Path, tmp_path
     left.mkdir(parents=True)
     train(news, tmp_path / "out" / "model", overrides=OPTIONS, progress=False)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["model"]
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """Within the block a larger file cannot be written, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_checkpoint_that_finds_no_room_is_a_warning_and_the_training_goes_on(
+    news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = train(news, tmp_path / "whole", overrides=OPTIONS, progress=False)
+    left: list[list[str]] = []
+
+    def save(self: Checkpoints, *rest: Any) -> None:
+        try:
+            saved(self, *rest)
+        finally:
+            left.append([path.name for path in (tmp_path / "out").iterdir() if "lock" not in path.name])
+
+    saved = Checkpoints.save
+    monkeypatch.setattr(Checkpoints, "save", save)
+    with files_of_at_most(2 * size_of(whole)):  # a checkpoint is five times as large
+        model = train(news, tmp_path / "out" / "model", overrides=OPTIONS, progress=False)
+    for name, tensor in weights(whole).items():
+        assert torch.equal(tensor, weights(model)[name]), name
+    assert left == [[]] * 6 and [path.name for path in (tmp_path / "out").iterdir()] == ["model"]
+    assert "--resume could not go on from here" in caplog.text and "File too large" in caplog.text
+
+
+def test_a_checkpoint_that_found_no_room_is_not_tried_again_at_once(
+    make_trainer: Callable[..., Trainer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("onepass.training.checkpoint.write_json", full)
+    trainer, checkpoints = make_trainer(), Checkpoints(tmp_path / "model", "key", every_s=1000.0)
+    state = trainer.new_state(make_optimizer(trainer.model.method, trainer.model.heads, trainer.options), [1])
+    checkpoints.tried -= 2000.0
+    assert checkpoints.due()
+    with pytest.raises(FolderError, match="there is no space left on the disk"):
+        checkpoints.save(trainer.model, 0, state, {})
+    assert not checkpoints.due() and not list(tmp_path.glob(".model*"))
+
+
+def test_the_seconds_of_a_resumed_training_are_those_of_both_its_runs(
+    news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+
+    def step(self: Trainer, *rest: Any) -> bool:
+        nonlocal now
+        now += 1.0
+        return taken(self, *rest)
+
+    taken = Trainer.step
+    monkeypatch.setattr(Trainer, "step", step)
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    whole = train(news, tmp_path / "whole", overrides=OPTIONS, progress=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "save", interrupted(Checkpoints.save))
+        with pytest.raises(KeyboardInterrupt):
+            train(news, tmp_path / "stopped", overrides=OPTIONS, progress=False)
+    resumed = train(news, tmp_path / "stopped", overrides=OPTIONS, resume=True, progress=False)
+    assert resumed.training_record["seconds"] == whole.training_record["seconds"] > 0
+
+
+def test_a_checkpoint_of_another_version_is_told_apart(
+    news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "save", interrupted(Checkpoints.save))
+        patch.setattr(checkpoint, "FORMAT", 1)
+        with pytest.raises(KeyboardInterrupt):
+            train(news, tmp_path / "model", overrides=OPTIONS, progress=False)
+    with pytest.raises(ConfigError, match="another version of onepass"):
+        train(news, tmp_path / "model", overrides=OPTIONS, resume=True, progress=False)
 
 
 def test_resuming_without_a_checkpoint_starts_from_the_beginning_and_says_so(

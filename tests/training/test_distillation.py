@@ -12,7 +12,7 @@ import onepass
 from onepass.cached import cache_folder
 from onepass.errors import ConfigError
 from onepass.model import Model
-from onepass.training import run
+from onepass.training import distillation, run
 from onepass.training.distillation import Teaching, teach
 from onepass.training.loop import Trainer
 from onepass.training.objective import Objective
@@ -162,6 +162,72 @@ def test_a_teacher_reads_with_its_own_tokenizer(make_trainer: MakeTrainer, news:
     assert short.sets[TOPIC].train.truncated and not trainer.sets[TOPIC].train.truncated
     other = asked_of(short, news, teacher)
     assert all(np.allclose(a, b, atol=1e-5) for a, b in zip(own.logits, other.logits, strict=True))  # type: ignore[arg-type]
+
+
+def test_a_row_that_the_pupils_tokenizer_leaves_out_moves_no_answer(
+    make_trainer: MakeTrainer, news: Path, teacher: Path
+):
+    own = asked_of(make_trainer(), news, teacher, all_texts=True)
+    pupil = make_trainer(max_length=8)
+    pupil.sets[TOPIC].train = pupil.sets[TOPIC].train.take(np.delete(np.arange(24), 3))
+    found = asked_of(pupil, news, teacher, all_texts=True)
+    for one, other in zip(own.logits, found.logits, strict=True):
+        assert np.allclose(np.delete(one, 3, 0), other, atol=1e-5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("all_texts", [False, True])
+def test_nothing_is_learned_of_a_row_that_the_teachers_tokenizer_leaves_out(
+    make_trainer: MakeTrainer, news: Path, teacher: Path, monkeypatch: pytest.MonkeyPatch, all_texts: bool
+):
+    def read_fewer(*arguments: Any) -> list[Any]:
+        sets = read(*arguments)
+        sets[TOPIC].train = sets[TOPIC].train.take(np.delete(np.arange(24), 3))
+        return sets
+
+    pupil = make_trainer(max_length=8)
+    whole = asked_of(pupil, news, teacher, all_texts=all_texts)
+    read = distillation.read_sets
+    monkeypatch.setattr(distillation, "read_sets", read_fewer)
+    found = asked_of(pupil, news, teacher, all_texts=all_texts)
+    lesson = found.lesson([(TOPIC, 3), (TOPIC, 4), (TONE, 3)], [0, 1, 2], 0.0)
+    assert lesson.weights[:, 0].tolist() == [0.0, 0.5, 0.5]
+    if all_texts:
+        assert lesson.weights[:, 1].tolist() == [0.0, 1.0, 1.0]
+    rows = np.array([2, 4, 23])
+    assert np.allclose(found.answers(np.full(3, TOPIC), rows), whole.answers(np.full(3, TOPIC), rows), atol=1e-5)
+    others = np.array([24, 30])
+    assert np.allclose(found.answers(np.full(2, TONE), others), whole.answers(np.full(2, TONE), others), atol=1e-5)
+
+
+def test_of_several_teachers_those_count_that_have_an_answer(
+    make_trainer: MakeTrainer, news: Path, teacher: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def answers_but_one(*arguments: Any) -> dict[int, Any]:
+        found = asked(*arguments)
+        found[TOPIC][3 + len(calls)] = np.nan
+        calls.append(arguments)
+        return found
+
+    trainer, calls = make_trainer(), []  # type: ignore[var-annotated]
+    asked = distillation.answers_of
+    one = asked_of(trainer, news, teacher).logits[TOPIC]
+    monkeypatch.setattr(distillation, "kept_answers", answers_but_one)
+    two = asked_of(trainer, news, [str(teacher), str(teacher)])
+    assert np.allclose(one, two.logits[TOPIC], atol=1e-5)  # type: ignore[arg-type]
+    assert two.answered[:24, TOPIC].all()
+
+
+def test_what_is_kept_of_a_teacher_depends_on_what_its_texts_may_be_asked(
+    make_trainer: MakeTrainer, news: Path, teacher: Path
+):
+    trainer = make_trainer()
+    item = trainer.sets[TONE]
+    plain = item.task.model_copy(update={"name": "a task that no teacher knows"})
+    item.task = plain.model_copy(update={"options": {"windows": 4}})
+    assert not asked_of(trainer, news, teacher, all_texts=True).answered[24:46, TOPIC].any()
+    item.task = plain
+    found = asked_of(trainer, news, teacher, all_texts=True)
+    assert found.answered[24:46, TOPIC].all() and np.abs(found.logits[TOPIC][24:46]).min() > 0  # type: ignore[index]
 
 
 def test_labels_in_another_order_are_put_in_order_and_others_refused(

@@ -1,5 +1,6 @@
 """Scores by hand, and which rows they are of."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import onepass
 from onepass.errors import ConfigError, DataError
 from onepass.model import Model
 from onepass.tasks import Task, read_task_file
-from onepass.training.evaluation import all_logits, as_given, average, evaluate
+from onepass.training.evaluation import all_logits, as_given, average, evaluate, validation_rows
 from onepass.training.sets import read_sets
 
 
@@ -119,6 +120,22 @@ def test_a_metric_over_groups_takes_the_groups_of_the_file(loaded: Model, tmp_pa
     answer(loaded, 0, "politics")
     topic = evaluate(loaded, write(tmp_path / "eval.yaml", text))["tasks"]["topic"]
     assert (topic["metric"], topic["score"]) == ("group_match", 50.0)
+
+
+def test_a_share_for_validation_holds_whole_groups_when_trained_and_when_scored(
+    news: Path, caplog: pytest.LogCaptureFixture
+):
+    lines = "".join(f"late goal {n},{['sport', 'politics'][n % 2]},q{n // 4}\n" for n in range(80))
+    write(news.with_name("asked.csv"), f"text,topic,question\n{lines}")
+    keys = "train: asked.csv, text: text, label: topic, metric: group_match, group_by: question"
+    write(news, f"{news.read_text().partition('tasks:')[0]}tasks:\n  asked: {{{keys}}}\n")
+    model = onepass.train(news, overrides=["epochs=1", "max_length=32"], progress=False)
+    (held_back,) = validation_rows(model, [0]).values()
+    sizes = Counter(reading.group for reading in held_back.readings or ())
+    assert sizes and set(sizes.values()) == {4}
+    result = evaluate(model, split="validation")["tasks"]["asked"]
+    assert result["score"] == model.records[0]["scores"]["validation"]["score"]
+    assert "not those of the training" not in caplog.text
 
 
 def test_a_metric_or_a_kind_that_the_models_task_does_not_have_is_refused(loaded: Model, tmp_path: Path):

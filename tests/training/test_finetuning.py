@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import onepass
-from onepass.errors import ConfigError
+from onepass.errors import ConfigError, FolderError
 from onepass.methods.single import OwnCopy
 from onepass.model import Model
 from onepass.training import run
@@ -82,17 +82,34 @@ def test_a_training_killed_in_its_second_stage_goes_on_there(
     assert len(resumed.training_record["history"]) == len(whole.training_record["history"])
 
 
+@pytest.mark.parametrize("dropout", [0.1, 0.5])
 def test_a_training_stopped_between_its_stages_draws_in_the_second_what_it_would_have_drawn(
-    news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dropout: float, news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     torch.set_num_threads(1)
-    whole = run.train(news, tmp_path / "whole", overrides=SECOND, progress=False)
+    options = [*SECOND, f"dropout={dropout}"]
+    whole = run.train(news, tmp_path / "whole", overrides=options, progress=False)
     with monkeypatch.context() as patch:
         patch.setattr(run, "copies_of", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            run.train(news, tmp_path / "model", overrides=SECOND, progress=False)
-    resumed = run.train(news, tmp_path / "model", overrides=SECOND, resume=True, progress=False)
+            run.train(news, tmp_path / "model", overrides=options, progress=False)
+    resumed = run.train(news, tmp_path / "model", overrides=options, resume=True, progress=False)
     assert resumed.training_record["history"] == whole.training_record["history"]
+
+
+def test_a_first_stage_that_cannot_be_kept_is_a_warning_and_the_second_goes_on(
+    news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    def save(self: Model, path: Path, **keys: bool) -> None:
+        if path.name == ".model.joint":
+            raise FolderError(f"{path} could not be written.")
+        saved(self, path, **keys)
+
+    saved = Model.save
+    monkeypatch.setattr(Model, "save", save)
+    run.train(news, tmp_path / "model", overrides=SECOND, progress=False)
+    assert "--resume could not go on with its second stage" in caplog.text
+    assert onepass.load(tmp_path / "model").choice.name == "single"
 
 
 def test_a_new_training_leaves_nothing_of_one_that_was_killed(

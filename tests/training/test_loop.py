@@ -511,6 +511,15 @@ def test_a_training_that_diverges_writes_nothing(news: Path, tmp_path: Path):
     assert list((tmp_path / "runs").iterdir()) == []
 
 
+def test_weights_so_large_that_no_answer_is_finite_write_nothing(news: Path, tmp_path: Path):
+    """Too few steps for three in a row without a finite gradient."""
+    (tmp_path / "runs").mkdir()
+    options = "head_rate=1e38", "warmup=0", "epochs=1", "batch_size=1000", "average=0"
+    with pytest.raises(TrainingError, match=r"no finite answer to some rows of task 'to.*smaller rates"):
+        train(news, *options, output=tmp_path / "runs" / "model")
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
 def test_a_training_that_breaks_in_its_last_step_keeps_the_best_weights_before(make_trainer: MakeTrainer):
     trainer = make_trainer(batch_size=34, epochs=1, evaluate_every=0.5)
 

@@ -60,6 +60,22 @@ def test_passes_without_dropout_are_not_apart_and_with_it_they_are(make_trainer:
     assert (more > once + 1e-4).any()
 
 
+def test_a_second_pass_is_made_only_where_it_is_learned_from(
+    make_trainer: MakeTrainer, caplog: pytest.LogCaptureFixture
+):
+    trainer = make_trainer(rdrop=1.0)
+    passes: list[int] = []
+    trainer.model.method.register_forward_pre_hook(lambda *_: passes.append(1))
+    losses_of(trainer)
+    assert len(passes) == 2 and "rdrop" not in caplog.text
+    for kind in trainer.model.kinds:
+        kind.read_windows(2, 0.25, "mean")
+    losses_of(trainer)
+    assert len(passes) == 3
+    trainer.run()
+    assert "train.rdrop does nothing: no task has one answer to the whole of a text" in caplog.text
+
+
 def test_losses_are_divided_by_the_logarithm_of_the_outputs(make_trainer: MakeTrainer):
     plain, scaled = losses_of(make_trainer()), losses_of(make_trainer(loss_scale="log_classes"))
     assert (scaled / plain).tolist() == pytest.approx([1 / math.log(2), 1.0, 1 / math.log(2)])

@@ -205,3 +205,9 @@ def test_an_encoder_of_teachers_wants_teachers():
     ]
     assert faults_of(teacher_encoder=3) == ["train.teacher_encoder is 3; possible: none, a text."]
     assert not faults_of(teacher_encoder="larger", teachers=0, task_teachers=1) + faults_of(teacher_encoder=None)
+
+
+def test_the_word_none_is_no_value_where_there_may_be_none():
+    assert train_options({"teachers": "none", "finetune": "none", "teacher_encoder": "none"}) == TrainOptions()
+    assert faults_of(teachers="none", distill="none") == []
+    assert faults_of(epochs="none") == ["train.epochs is 'none'; possible: a whole number from 0."]

@@ -1,8 +1,9 @@
 """Sources of a prefix model, one by one: only what belongs to the change moves."""
 
+import copy
 from collections.abc import Callable
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import torch
@@ -13,7 +14,8 @@ from onepass.errors import ConfigError
 from onepass.methods.prefix import TaskPrefixes
 from onepass.training.loop import Trainer
 from onepass.training.objective import Objective
-from onepass.training.sources import add_source, remove_source, update_source
+from onepass.training.sets import fingerprint
+from onepass.training.sources import add_source, learn_heads, learn_source, remove_source, update_source
 
 MakeTrainer = Callable[..., Trainer]
 TOPIC, TONE, SAME = range(3)
@@ -107,6 +109,58 @@ def test_sources_are_updated_added_and_removed_one_by_one(make_trainer: MakeTrai
     assert set(model.predict("late goal", ["tone"])) == {"tone"}  # the task stays
     with pytest.raises(ConfigError, match=r"Unknown source 'tone'.* Known: again, same, topic"):
         remove_source(model, sets, "tone", options)
+
+
+def test_heads_that_learned_anew_are_settled_anew(make_trainer: MakeTrainer) -> None:
+    trainer = trained(make_trainer)
+    model, task = trainer.model, trainer.model.tasks[TOPIC]
+    stale = {"calibration": {"form": "temperature", "temperature": 9.0}, "thresholds": {"sport": 0.99}}
+    model.tasks[TOPIC] = task.model_copy(update={"fitted": stale})
+    model.records[TOPIC] = {"rows": {"train": 1, "validation": 1}, "data": "old"}
+    remove_source(model, list(trainer.sets), "tone", trainer.options)
+    assert model.tasks[TOPIC].fitted["calibration"]["form"] == "none"
+    assert "thresholds" not in model.tasks[TOPIC].fitted
+    record = model.records[TOPIC]
+    assert record["rows"] == {"train": 24, "validation": 2}
+    assert record["data"] == fingerprint(trainer.sets[TOPIC].train) and "validation" in record["scores"]
+    assert record["calibration"]["before"] == record["calibration"]["after"]
+
+
+@pytest.mark.parametrize(("source", "evaluations"), [("topic", 2), ("same", 1)])
+def test_old_thresholds_choose_no_checkpoint_of_new_heads(
+    source: str, evaluations: int, make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = trained(make_trainer)
+    seen: list[bool] = []
+
+    def evaluate(self: Trainer, *arguments: Any) -> None:
+        if TOPIC in self.tasks:
+            seen.append("thresholds" in self.model.tasks[TOPIC].fitted)
+        evaluated(self, *arguments)
+
+    evaluated = Trainer.evaluate
+    monkeypatch.setattr(Trainer, "evaluate", evaluate)
+    task = trainer.model.tasks[TOPIC]
+    trainer.model.tasks[TOPIC] = task.model_copy(update={"fitted": {"thresholds": {"sport": 0.99}}})
+    update_source(trainer.model, list(trainer.sets), source, trainer.options)
+    assert seen == [False] * evaluations
+
+
+def test_the_seed_rules_what_is_learned_of_sources(make_trainer: MakeTrainer) -> None:
+    trainer = trained(make_trainer)
+    sets = list(trainer.sets)
+    item = replace(sets[TOPIC], task=sets[TOPIC].task.model_copy(update={"name": "again"}))
+    for change in (
+        lambda model: learn_source(model, sets, "same", trainer.options),
+        lambda model: learn_heads(model, sets, trainer.options),
+        lambda model: add_source(model, sets, item, trainer.options),
+    ):
+        learned = []
+        for _ in range(2):
+            model = copy.deepcopy(trainer.model)
+            change(model)
+            learned.append([parameter.detach() for parameter in model.parameters()])
+        assert all(same(*learned))
 
 
 def test_the_multi_task_rival_trains_the_encoder_and_then_freezes_it(make_trainer: MakeTrainer) -> None:

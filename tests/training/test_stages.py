@@ -70,6 +70,20 @@ def test_a_task_that_gets_no_better_is_finished_once():
     assert all(own[task][0].requires_grad for task in (0, 1))
 
 
+def test_a_finished_task_that_rises_late_stays_finished_when_the_training_is_resumed():
+    shared = nn.Parameter(torch.zeros(1))
+    own = {task: [shared, nn.Parameter(torch.zeros(1))] for task in (0, 1)}
+    finished = Finished(1, [0, 1], own.__getitem__)
+    for scores in ({0: 50.0, 1: 50.0}, {0: 50.0, 1: 60.0}, {0: 90.0, 1: 70.0}):
+        finished.update(scores)
+    again = Finished(1, [0, 1], {task: [nn.Parameter(torch.zeros(1))] for task in (0, 1)}.__getitem__)
+    again.restore(finished.numbers())
+    assert [again.own(task)[0].requires_grad for task in (0, 1)] == [False, True]
+    assert finished.update({0: 80.0, 1: 80.0}) == []  # it is told of once
+    assert finished.update({0: 95.0, 1: 90.0}) == []
+    assert finished.update({0: 99.0, 1: 80.0}) == [1] and not shared.requires_grad
+
+
 def test_what_a_group_shares_learns_until_its_last_task_is_finished():
     shared = nn.Parameter(torch.zeros(1))
     own = {task: [shared, nn.Parameter(torch.zeros(1))] for task in (0, 1)}
@@ -112,6 +126,22 @@ def test_the_own_weights_of_a_finished_task_stay_and_the_shared_ones_learn(make_
     assert changed[True] and not changed[False]
     assert seen[-1][0] == [True, False, False]
     assert not same(encoder, weights(trainer.model.method.encoder))
+
+
+def test_a_finished_task_has_the_mean_weights_that_are_kept_of_it(make_trainer: MakeTrainer):
+    trainer = make_trainer(freeze_done=1, epochs=4, evaluate_every=0.5, head_rate=0.01)
+    trainer.sets[0].validation = trainer.sets[0].validation.take(np.zeros(0, np.int64))  # never finished
+    apart: list[float] = []
+
+    class Comparing(Trainer):
+        def step(self, *arguments: Any) -> bool:
+            means = {id(p): mean for p, mean in zip(arguments[4].parameters, arguments[4].means, strict=True)}
+            fixed = [head.weight for head in self.model.heads if not head.weight.requires_grad]
+            apart.extend(float((weight - means[id(weight)]).abs().max()) for weight in fixed)
+            return super().step(*arguments)
+
+    Comparing(trainer.model, trainer.sets, trainer.options, False).run()
+    assert apart and max(apart) == 0.0
 
 
 def test_a_training_ends_when_every_task_is_finished(news: Path):

@@ -1,16 +1,18 @@
 """Teachers that a training trains for itself."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from onepass.errors import ConfigError, EncoderError
 from onepass.tasks import read_task_file
 from onepass.training import run
-from onepass.training.options import TrainOptions
-from onepass.training.teachers import teachers_folder, teachers_wanted
+from onepass.training.options import TrainOptions, train_options
+from onepass.training.teachers import teacher_files, teachers_folder, teachers_wanted
 
 
 @pytest.fixture(scope="module")
@@ -19,6 +21,7 @@ def larger(encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     import transformers
 
     folder = tmp_path_factory.mktemp("larger")
+    torch.manual_seed(0)  # or it would depend on which tests ran before
     config = transformers.BertConfig.from_pretrained(encoder, hidden_size=24)
     transformers.BertModel(config).save_pretrained(folder)
     tokenizer = json.loads((encoder / "tokenizer.json").read_text())
@@ -76,6 +79,49 @@ def test_models_of_each_task_are_teachers_too_and_who_is_taught_learns_longer(
     assert trained == [("readers", 0.005, 2, 1000), ("single", 5e-5, 2, 2000), ("readers", 0.005, 3, 0)]
     assert model.training_record["options"]["task_teachers"] == 1
     assert not teachers_folder(tmp_path / "model").exists()
+
+
+def test_a_model_per_task_keeps_smaller_rates_and_is_trained_for_tasks_that_learn_from_it(news: Path):
+    overrides = ["train.encoder_rate=1e-5", "train.head_rate=1", "train.task_teachers=1", "tasks.topic.windows=2"]
+    file = read_task_file(news, overrides)
+    _, (alone,) = teacher_files(file, train_options(file.train), 0)
+    assert (alone.train["encoder_rate"], alone.train["head_rate"]) == (1e-5, 5e-4)
+    assert list(alone.tasks) == ["tone", "same"]
+    file = read_task_file(news, ["train.task_teachers=1"])
+    _, (alone,) = teacher_files(file, train_options(file.train), 0)
+    assert (alone.train["encoder_rate"], alone.train["head_rate"]) == (5e-5, 5e-4)
+    assert list(alone.tasks) == ["topic", "tone", "same"]
+
+
+def test_tasks_that_learn_from_labels_alone_have_no_model_of_their_own_as_teacher(news: Path, tmp_path: Path):
+    overrides = [*FAST, "epochs=1", "teachers=0", "task_teachers=1", "tasks.topic.windows=2"]
+    model = run.train(news, tmp_path / "model", overrides=overrides, progress=False)
+    assert model.names == ["topic", "tone", "same"]
+
+
+def test_the_seconds_of_the_teachers_count(news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    now, ended = 0.0, [0.0]
+
+    class Slow(run.Trainer):
+        def run(self, resume: bool = False) -> None:
+            nonlocal now
+            if len(ended) == 3 and not resume:
+                raise KeyboardInterrupt
+            super().run(resume)
+            ended.append(now)
+
+        def step(self, *arguments: Any) -> bool:
+            nonlocal now
+            now += 1.0
+            return super().step(*arguments)
+
+    monkeypatch.setattr(run, "Trainer", Slow)
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    overrides = [*FAST, "epochs=2", "teachers=1", "task_teachers=1"]
+    with pytest.raises(KeyboardInterrupt):
+        run.train(news, tmp_path / "model", overrides=overrides, progress=False)
+    model = run.train(news, tmp_path / "model", overrides=overrides, progress=False, resume=True)
+    assert len(ended) == 4 and model.training_record["seconds"] == now == ended[-1]
 
 
 def test_teachers_may_have_another_encoder(

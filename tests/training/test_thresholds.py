@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 import onepass
 from onepass.errors import ConfigError, DataError, OnepassError
@@ -59,6 +60,18 @@ def test_a_score_goes_with_the_threshold_it_was_reached_with(news: Path, tmp_pat
     (news.parent / "moods.jsonl").unlink()
     model.set_threshold("moods", 0.99)
     assert model.records[number]["scores"] == {}
+
+
+def test_a_label_that_is_moved_by_a_file_moves_the_score_on_validation_too(news: Path, rows: Path):
+    model = train(news, overrides=["epochs=1"], progress=False)
+    with torch.no_grad():
+        model.heads[0].weight.zero_()
+        model.heads[0].bias.copy_(torch.tensor([1.0, 0.0]))  # politics for every text
+    model.records[0]["scores"] = {"validation": {"metric": "accuracy", "score": -1.0}}
+    model.set_threshold("topic", {"label": "sport", "target_recall": 0.9}, rows)
+    recorded = model.records[0]["scores"]
+    assert recorded["without_thresholds"]["score"] == -1.0
+    assert recorded["validation"]["score"] == onepass.evaluate(model, split="validation")["tasks"]["topic"]["score"]
 
 
 def test_without_a_file_it_is_chosen_on_the_validation_rows(loaded: Model):

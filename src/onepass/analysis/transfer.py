@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from accelerate.utils import set_seed
 
 from onepass.data.examples import Examples
 from onepass.data.reading import read_examples
@@ -60,13 +61,16 @@ def learn_new_task(
 
     `sets` are the rows of the model's own tasks.
     """
+    set_seed(options.seed)
     model = copy.deepcopy(model)
+    model.dropout.p = options.dropout
     part = replace(item, train=share_of(item.train, way.share, options.seed))
     options = options.sized(len(part.train))
     if way.share and way.learn == "own":
         add = AddOptions(
-            start="fresh", like=way.like, epochs=options.epochs, batch_size=options.batch_size, seed=options.seed,
+            start="fresh", like=way.like, head="drawn", epochs=options.epochs, batch_size=options.batch_size,
             token_rate=options.token_rate, head_rate=options.head_rate, encoder_rate=options.encoder_rate,
+            weight_decay=options.weight_decay, average=options.average, seed=options.seed,
         )  # fmt: skip
         train_task(model.to(device_of(options)), part, add, progress=False)
     else:

@@ -24,7 +24,7 @@ def add(
     text: Annotated[list[str] | None, typer.Option(help="Its text column; twice for pairs.", metavar="COLUMN")] = None,
     label: Annotated[str | None, typer.Option(help="Its label column.", metavar="COLUMN")] = None,
     kind: Annotated[str | None, typer.Option(help="Its kind, classification by default.")] = None,
-    validation: Annotated[str | None, typer.Option(help="A validation file.", metavar="FILE")] = None,
+    validation: Annotated[str | None, typer.Option(help="A validation file, or share.", metavar="FILE|SHARE")] = None,
     test: Annotated[str | None, typer.Option(help="A test file.", metavar="FILE")] = None,
     metric: Annotated[str | None, typer.Option(help="Its metric.")] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from onepass.cli.console import say, show, write_json
@@ -40,5 +41,8 @@ def adding_options(texts: Sequence[str]) -> AddOptions:
 
 
 def given(**keys: Any) -> dict[str, Any]:
-    """The keys that were given a value."""
-    return {key: value for key, value in keys.items() if value not in (None, [], ())}
+    """The keys that were given a value; `validation` may be a share."""
+    found = {key: value for key, value in keys.items() if value not in (None, [], ())}
+    with suppress(ValueError, KeyError):
+        found["validation"] = float(found["validation"])
+    return found

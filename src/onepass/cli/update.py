@@ -20,7 +20,9 @@ def update(
         list[str] | None, typer.Option(help="Their text column; twice for pairs.", metavar="COLUMN")
     ] = None,
     label: Annotated[str | None, typer.Option(help="Their label column.", metavar="COLUMN")] = None,
-    validation: Annotated[str | None, typer.Option(help="Another validation file.", metavar="FILE")] = None,
+    validation: Annotated[
+        str | None, typer.Option(help="Another validation file, or share.", metavar="FILE|SHARE")
+    ] = None,
     replace_labels: Annotated[
         bool,
         typer.Option(

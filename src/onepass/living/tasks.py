@@ -36,7 +36,8 @@ def add_tasks(
     with changing(folder) as change:
         model = change.model
         check_addable(model.method, model.choice.name)
-        check_new_names(model, [task.name for task in tasks])
+        anew = f"Choose another name, or train it anew with: onepass update {folder} NAME"
+        check_new_names(model, [task.name for task in tasks], anew)
         for item in _read(tasks, model.tokenizer, options):
             train_task(model, item, options, progress)
             change.write(len(model.tasks) - 1)
@@ -60,6 +61,9 @@ def update_task(
             raise ConfigError(f"{name!r} cannot be trained anew: {_dependent(model)}")
         old, version = model.tasks[number], model.records[number].get("version", 1)
         kept = {key: getattr(old, key) for key in TASK_KEYS if key != "labels"}
+        if "test" not in keys and isinstance(old.test, Path) and not old.test.is_file():
+            log.info("%s: there is no test file %s any more; the task goes on without one", name, old.test)
+            kept["test"] = None
         task = make_task(name, {**kept, **old.options, **keys}, checks=[check_kinds])
         if old.labels and "labels" not in keys and task.kind == old.kind:
             task = task.model_copy(update={"labels": _labels_anew(old, task)})
@@ -123,7 +127,7 @@ def copy_task(
         if replace and (new or name) in model.names:
             (old,) = model.numbers([new or name])
         else:
-            check_new_names(model, [new or name])
+            check_new_names(model, [new or name], "Give it another name there with --as.")
         check_alike(source, target)
         if model.method.depends_on_tasks:
             raise ConfigError(f"A task cannot be copied: {_dependent(model)}")

@@ -3,6 +3,7 @@
 import inspect
 import logging
 import re
+import sys
 from collections.abc import Mapping
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -85,7 +86,8 @@ def mismatch(value: Any, annotation: Any) -> str | None:
     if annotation is int:
         return None if type(value) is int and value >= 0 else "a whole number from 0"
     if annotation is float:
-        return None if type(value) in (int, float) else "a number"
+        # Not isfinite, for which a whole number may be too large.
+        return None if type(value) in (int, float) and abs(value) <= sys.float_info.max else "a number"
     if annotation is bool:
         return None if type(value) is bool else "true or false"
     return None
@@ -110,8 +112,11 @@ def settle_method(choice: MethodChoice, num_tasks: int) -> MethodChoice:
     return MethodChoice(name=choice.name, options={**choice.options, **chosen}, chosen={**choice.chosen, **why})
 
 
-def value_faults(choice: MethodChoice, num_tasks: int, config: EncoderConfig = LARGEST) -> list[str]:
-    """What the method itself says of its options around such an encoder, of which nothing is loaded.
+def value_faults(
+    choice: MethodChoice, num_tasks: int, config: EncoderConfig = LARGEST, max_length: int = 0
+) -> list[str]:
+    """What the method itself says of its options around such an encoder, of which nothing is loaded, and of texts so
+    long.
 
     Options that are faulty by themselves are left out, and so is what is said of the others together with them.
     """
@@ -123,22 +128,31 @@ def value_faults(choice: MethodChoice, num_tasks: int, config: EncoderConfig = L
     options = {**given, **kind.settle(defaults | given, num_tasks)}
     with torch.device("meta"):
         try:
-            kind(Encoder(config), **options)
+            return kind(Encoder(config), **options).limits(num_tasks, max_length)
         except ConfigError as error:
             return [fault for fault in each(str(error)) if not wrong & set(re.findall(r"\w+", fault))]
-    return []
 
 
-def method_faults(choice: MethodChoice, num_tasks: int, config: EncoderConfig = LARGEST) -> list[str]:
+def method_faults(
+    choice: MethodChoice, num_tasks: int, config: EncoderConfig = LARGEST, max_length: int = 0
+) -> list[str]:
     """All that is wrong with a method's name, options and their values around such an encoder."""
     faults = option_faults(choice.name, choice.options)
-    return faults + value_faults(choice, num_tasks, config) if choice.name in METHODS else faults
+    return faults + value_faults(choice, num_tasks, config, max_length) if choice.name in METHODS else faults
 
 
 def check_method(file: TaskFile) -> list[str]:
     """Faults in a task file's method."""
     name = file.method.name
-    faults = method_faults(file.method, len(file.tasks), known_config(file.encoder) or LARGEST)
+    known, longest = known_config(file.encoder), file.train.get("max_length", 128)
+    longest = longest if known and type(longest) is int else 0
+    faults = method_faults(file.method, len(file.tasks), known or LARGEST, longest)
+    made_by = METHODS[name].made_by if name in METHODS else {}
+    faults += [
+        f"method {name!r}: {key} is no choice in a task file: {maker} makes such models."
+        for key, maker in made_by.items()
+        if file.method.options.get(key) is not None
+    ]
     grouped = [task.name for task in file.tasks.values() if task.group]
     if grouped and name in METHODS and not METHODS[name].has_groups:
         able = ", ".join(other for other in METHODS if METHODS[other].has_groups)

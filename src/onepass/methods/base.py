@@ -93,6 +93,8 @@ class Method(nn.Module):
     """Why a trained model can be given no further task, as the end of a sentence; empty: it can"""
     cannot_choose = ""
     """Why no sampler can choose between rows of its tasks by its answers, as the end of a sentence; empty: one can"""
+    made_by: dict[str, str] = {}
+    """Options that are no choice in a task file, with what makes models that have them"""
     teachers = 0
     """With how many teachers of its own it is best trained, see `onepass.training.teachers`"""
     caches: Literal["nothing", "tokens", "texts"] = "nothing"

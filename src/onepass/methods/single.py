@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import torch
@@ -20,6 +20,10 @@ from onepass.encoder.encoder import Encoder
 from onepass.errors import ConfigError, listed
 from onepass.methods.asked import Asked
 from onepass.methods.base import READOUTS, Method, Pooler, Stage, States, TokenStates, starts_of
+
+if TYPE_CHECKING:
+    from onepass.data.examples import Examples
+    from onepass.encoder.tokenizer import Tokenizer
 
 
 class OwnModel(nn.Module):
@@ -48,6 +52,13 @@ class OwnCopy(nn.Module):
 
     def forward(self, texts: Batch) -> States:
         return cast(States, self.method(texts, self.own.cpu().expand(len(texts), 1)))
+
+    def begin(self, tokenizer: Tokenizer, examples: Examples) -> None:
+        """Give the copy's tasks the start values that the method gives to new ones."""
+        for number in range(len(self.method.tasks)):
+            self.method.add_task(tokenizer, examples)
+            self.method.tasks[number] = self.method.tasks[-1]
+            del self.method.tasks[-1]
 
     def take(self, joint: Method, number: int) -> None:
         """Become a copy of a method that knows all tasks, for one of them."""
@@ -88,6 +99,7 @@ class Single(Method):
     one_pass = False
     cannot_choose = "every task is trained by itself, so there are no rows of others to choose from"
     gives_tokens = True
+    made_by = {"of": "train.finetune"}
 
     def __init__(self, encoder: Encoder, *, readout: Literal["cls", "mean"] = "cls", of: dict[str, Any] | None = None):
         super().__init__(encoder)
@@ -103,6 +115,11 @@ class Single(Method):
         own = OwnModel(self.encoder)
         own.requires_grad_(True)
         return own
+
+    def add_task(self, tokenizer: Tokenizer, examples: Examples | None = None) -> None:
+        super().add_task(tokenizer, examples)
+        if self.of is not None and examples is not None:
+            cast(OwnCopy, self.tasks[-1]).begin(tokenizer, examples)
 
     def copies(self) -> list[OwnCopy]:
         return [task for task in self.tasks if isinstance(task, OwnCopy)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any, Literal, cast, get_type_hints
@@ -31,6 +31,7 @@ from onepass.training.evaluation import as_logits, score_decisions, scores_of
 from onepass.training.optimizer import PlainAdamW, parameter_groups, rate_at, set_rates
 from onepass.training.options import BOUNDLESS, TrainOptions
 from onepass.training.sets import TaskSet, fingerprint, read_set
+from onepass.training.stages import fixed_parameters
 from onepass.training.start import as_numbers, fitted_head, most_similar
 
 log = logging.getLogger(__name__)
@@ -89,7 +90,8 @@ def add_options(values: Mapping[str, Any]) -> AddOptions:
     for key in (key for key in values if key in known and key != "like"):
         wanted = mismatch(values[key], types[key])
         least, most = 1 if key == "batch_size" else 0, BOUNDLESS if type(values[key]) is int else math.inf
-        if not wanted and not isinstance(values[key], str) and not least <= values[key] < most:
+        outside = not wanted and not isinstance(values[key], str) and not least <= values[key] < most
+        if outside or (wanted and types[key] is float):
             wanted = f"a number from {least}"
         if not wanted and key == "seed" and values[key] >= 2**32:
             wanted = f"a whole number from 0 to {2**32 - 1}"
@@ -118,12 +120,10 @@ def add_named_task(model: Model, name: str, keys: Mapping[str, Any], values: Map
     train_task(model, read_set(task, model.tokenizer, options.least_rows), options, progress=False)
 
 
-def check_new_names(model: Model, names: Sequence[str]) -> None:
+def check_new_names(model: Model, names: Sequence[str], advice: str = "Choose another name.") -> None:
     """Raise if the model has a task of one of these names."""
     if there := [name for name in names if name in model.names]:
-        raise ConfigError(
-            f"The model has a task {there[0]!r} already. Choose another name, or train it anew with: onepass update"
-        )
+        raise ConfigError(f"The model has a task {there[0]!r} already. {advice}")
 
 
 def train_task(model: Model, item: TaskSet, options: AddOptions, progress: bool = True) -> None:
@@ -135,15 +135,13 @@ def train_task(model: Model, item: TaskSet, options: AddOptions, progress: bool 
     was_training, home = model.training, model.device
     model.to(usable_device(options.device))
     try:
-        with torch.random.fork_rng(), only_last_learns(model):
+        with torch.random.fork_rng(), fixed(model.parameters()):
             torch.manual_seed(options.seed)
-            before = {id(parameter) for parameter in model.parameters()}
             model.add(item.task, item.train)
-            for parameter in model.parameters():
-                # Not all of the new task is new: the readers of its group are other tasks' too.
-                parameter.requires_grad_(id(parameter) not in before)
-            adding = Adding(model, item, options, progress)
-            adding.run()
+            # Of what is new, that stays fixed which the method does not train either: an encoder's copy, for example.
+            with fixed(fixed_parameters(model.method, model.method.stages()[-1], TrainOptions())):
+                adding = Adding(model, item, options, progress)
+                adding.run()
             logits = adding.validation_logits()
             settle(model, number, logits, item.validation)
             score_decisions(model, number, logits, item.validation)
@@ -158,9 +156,9 @@ def train_task(model: Model, item: TaskSet, options: AddOptions, progress: bool 
 
 
 @contextmanager
-def only_last_learns(model: Model) -> Iterator[None]:
-    """Within the block nothing of what the model has now learns."""
-    learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
+def fixed(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
+    """Within the block these do not learn."""
+    learning = [parameter for parameter in parameters if parameter.requires_grad]
     for parameter in learning:
         parameter.requires_grad_(False)
     try:
@@ -233,9 +231,11 @@ class Adding:
 
     def begin(self) -> bool:
         """Give the task's own weights their start values; whether the head was fitted."""
-        others = list(range(self.number))
+        names = self.model.names
+        # A task that is trained anew is still there, under the same name.
+        others = [number for number in range(self.number) if names[number] != names[self.number]]
         if self.options.like:
-            self.model.method.start_from(self.number, *self.model.numbers([self.options.like]))
+            self.model.method.start_from(self.number, names.index(self.options.like))
         elif self.options.start == "mean" and others:
             self.model.method.start_from_mean(self.number, others)
         elif self.options.start == "similar" and others:
@@ -245,10 +245,18 @@ class Adding:
                     "found. Use start=mean or start=fresh."
                 )
             old = most_similar(self.train, self.item.train.targets, others, self.options.seed)
-            log.info("%s: starts from %s, the most similar task", self.item.task.name, self.model.tasks[old].name)
+            log.info("%s: starts from %s, the most similar task", self.item.task.name, names[old])
             self.model.method.start_from(self.number, old)
         one_vector_a_row = not self.kind.reads_tokens and len(self.item.train.offsets) == len(self.item.train) + 1
-        is_few = len(self.item.train) < self.options.least_rows
+        if self.options.head == "fitted" and not one_vector_a_row:
+            raise ConfigError(
+                f"Task {self.item.task.name!r} reads tokens, candidates or several windows of a row, so that no head "
+                "can be fitted to its rows. Use head=auto or head=drawn."
+            )
+        rows = len(self.item.train)
+        if isinstance(self.item.task.validation, float):
+            rows += len(self.item.validation)  # which were held back of the same rows
+        is_few = rows < self.options.least_rows
         fits = one_vector_a_row and (self.options.head == "fitted" or (self.options.head == "auto" and is_few))
         if fits:
             self.fit_head()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onepass.model import Model
-from onepass.training.baseline import compared_score, read_baseline
-from onepass.training.options import Criterion, SelectOptions, TrainOptions
+from onepass.training.baseline import compared_score
+from onepass.training.options import Criterion, SelectOptions
 from onepass.training.sets import TaskSet
 
 log = logging.getLogger(__name__)
@@ -16,9 +16,13 @@ LEAST_ROWS = 10
 """Of fewer validation rows nothing follows"""
 
 
-def find_alarms(model: Model, sets: Sequence[TaskSet], options: TrainOptions) -> list[dict[str, Any]]:
+def find_alarms(
+    model: Model, sets: Sequence[TaskSet], select: Criterion | SelectOptions, baseline: Mapping[str, float]
+) -> list[dict[str, Any]]:
     """The tasks of a trained model that ended badly, each with what can be done."""
-    alarms = [*no_better_than_one_answer(model, sets), *under_floor(model, options.select)]
+    alarms = no_better_than_one_answer(model, sets)
+    if isinstance(select, SelectOptions):
+        alarms += under_floor(model, select.floor, baseline)
     problems: dict[str, list[str]] = {}  # by the advice, which is said once for all tasks that it is for
     for alarm in alarms:
         problem, _, advice = alarm["message"].partition(". ")
@@ -30,19 +34,16 @@ def find_alarms(model: Model, sets: Sequence[TaskSet], options: TrainOptions) ->
     return alarms
 
 
-def under_floor(model: Model, select: Criterion | SelectOptions) -> list[dict[str, Any]]:
+def under_floor(model: Model, floor: float, baseline: Mapping[str, float]) -> list[dict[str, Any]]:
     """Tasks whose score in the kept checkpoint is further under their baseline than the options allow."""
-    if isinstance(select, str):
-        return []
     alarms = []
-    baseline = read_baseline(select.baseline, model.names)
     for name, record in zip(model.names, model.records, strict=True):
         score = compared_score(record)
-        if score is None or baseline[name] - score <= select.floor:
+        if score is None or baseline[name] - score <= floor:
             continue
         message = (
             f"{name}: {score:.1f} on validation is {baseline[name] - score:.1f} under its own model's "
-            f"{baseline[name]:.1f}, more than the {select.floor:g} allowed; no checkpoint was better for all tasks. "
+            f"{baseline[name]:.1f}, more than the {floor:g} allowed; no checkpoint was better for all tasks. "
             "Give it a larger weight, or a model of its own."
         )
         alarms.append({"task": name, "score": score, "baseline": baseline[name], "message": message})

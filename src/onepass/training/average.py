@@ -34,10 +34,12 @@ class RunningMean:
         torch._foreach_lerp_([self.means[i] for i in changed], [self.parameters[i] for i in changed], shares)
 
     @torch.no_grad()
-    def settle(self) -> None:
-        """Give the model the mean weights for good."""
+    def settle(self, only: Sequence[nn.Parameter] | None = None) -> None:
+        """Give the model the mean weights for good, all of them or `only` these."""
+        chosen = {id(parameter) for parameter in (self.parameters if only is None else only)}
         for parameter, mean in zip(self.parameters, self.means, strict=bool(self.decay)):
-            parameter.copy_(mean)
+            if id(parameter) in chosen:
+                parameter.copy_(mean)
 
     @contextmanager
     def in_place(self) -> Iterator[None]:

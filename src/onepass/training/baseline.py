@@ -1,13 +1,23 @@
 """What tasks reach in models of their own: the scores that a common model is measured against."""
 
+from __future__ import annotations
+
 import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onepass.contents import read_tasks
 from onepass.errors import ConfigError
+
+if TYPE_CHECKING:
+    from onepass.training.options import Criterion, SelectOptions
+
+
+def baseline_of(select: Criterion | SelectOptions, names: Sequence[str]) -> dict[str, float]:
+    """The scores of these tasks that a training is held to; none where its options have no floor."""
+    return {} if isinstance(select, str) else read_baseline(select.baseline, names)
 
 
 def read_baseline(source: str, names: Sequence[str]) -> dict[str, float]:

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from onepass.tasks import Task
-from onepass.training.baseline import read_baseline
 from onepass.training.options import Criterion, SelectOptions
 
 Scores = Mapping[str, Mapping[str, Any]]
@@ -54,12 +53,14 @@ def above_floor(
 class Best:
     """Keeps a copy of the weights that learn, from the evaluation with the highest score so far."""
 
-    def __init__(self, select: Criterion | SelectOptions, tasks: list[Task]):
+    def __init__(
+        self, select: Criterion | SelectOptions, tasks: list[Task], baseline: Mapping[str, float] | None = None
+    ):
+        """`baseline` is what `baseline_of` found."""
         if isinstance(select, str):
             self.criterion = CRITERIA[select]
         else:
-            baseline = read_baseline(select.baseline, [task.name for task in tasks])
-            self.criterion = above_floor(CRITERIA[select.by], select.floor, baseline)
+            self.criterion = above_floor(CRITERIA[select.by], select.floor, baseline or {})
         self.weights = {task.name: task.weight for task in tasks}
         self.score = float("-inf")
         self.epoch = 0.0

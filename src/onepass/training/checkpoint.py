@@ -15,18 +15,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from onepass.atomic import new_folder, read_json, verify, write_json
 from onepass.data.stream import RowStream
 from onepass.errors import ConfigError
+from onepass.folder import save_tensors
 from onepass.model import Model
 from onepass.tasks import TaskFile
 from onepass.training.average import RunningMean
 from onepass.training.best import Best
 from onepass.training.sets import TaskSet, fingerprint
 from onepass.training.stages import Finished
+
+FORMAT = 2
 
 
 class StageState:
@@ -99,21 +102,29 @@ class Checkpoints:
     def __init__(self, output: Path, key: str, every_s: float):
         self.folder = checkpoint_folder(output)
         self.key, self.every_s = key, every_s
-        self.written = time.monotonic()
+        self.tried = time.monotonic()
 
     def due(self) -> bool:
-        return time.monotonic() - self.written >= self.every_s
+        return time.monotonic() - self.tried >= self.every_s
 
     def save(self, model: Model, stage: int, state: StageState, progress: dict[str, Any]) -> None:
         """Write where the training stands; `progress` is what the trainer wants back."""
         tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()} | state.tensors()
-        with new_folder(self.folder, overwrite=True) as draft:
-            save_file(
-                {k: t.detach().cpu().contiguous().clone() for k, t in tensors.items()}, draft / "state.safetensors"
-            )
-            numbers = {"key": self.key, "stage": stage, "state": state.numbers(), "progress": progress}
-            write_json(draft / "config.json", numbers)
-        self.written = time.monotonic()
+        try:
+            with new_folder(self.folder, overwrite=True) as draft:
+                save_tensors(
+                    {k: t.detach().cpu().contiguous().clone() for k, t in tensors.items()}, draft / "state.safetensors"
+                )
+                numbers = {
+                    "format": FORMAT,
+                    "key": self.key,
+                    "stage": stage,
+                    "state": state.numbers(),
+                    "progress": progress,
+                }
+                write_json(draft / "config.json", numbers)
+        finally:  # the next one is as far away when this one could not be written
+            self.tried = time.monotonic()
 
     def load(self, model: Model) -> dict[str, Any] | None:
         """Put the model's weights back and return the rest; None if there is nothing to go on from."""
@@ -121,6 +132,11 @@ class Checkpoints:
             return None
         verify(self.folder)
         saved: dict[str, Any] = read_json(self.folder / "config.json")
+        if saved.get("format") != FORMAT:
+            raise ConfigError(
+                f"The training in {self.folder} was cut short by another version of onepass, which alone can go on "
+                "with it. Train anew without --resume, or remove that folder."
+            )
         if saved["key"] != self.key:
             raise ConfigError(
                 f"The task file, the options or the data changed since the training in {self.folder} was cut short. "

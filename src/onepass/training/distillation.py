@@ -50,15 +50,24 @@ class Lesson:
 
 
 class Teaching:
-    """The teachers' logits for the training texts, by task; texts are numbered through, task after task."""
+    """The teachers' logits for the training texts, by task; texts are numbered through, task after task.
+
+    With `all_texts` a task has logits for all of them, else for its own. Those given are NaN where there is no answer.
+    """
 
     def __init__(self, sets: Sequence[TaskSet], logits: Sequence[Array | None], options: DistillOptions):
-        self.options, self.logits = options, list(logits)
+        self.options = options
+        self.logits = [None if found is None else np.nan_to_num(found, nan=0.0) for found in logits]
         self.starts = np.cumsum([0, *(len(item.train) for item in sets)])
         """The number of each task's first text"""
-        taught = np.array([found is not None for found in logits])
+        self.answered = np.zeros((self.starts[-1], len(sets)), np.bool_)
+        """(texts, N) whether there is an answer to a task about a text"""
+        for task, found in enumerate(logits):
+            if found is not None:
+                first = self._first(task)
+                self.answered[first : first + len(found), task] = ~np.isnan(found).any(1)
         alike = np.array([[same_input(a.task, b.task) for b in sets] for a in sets])
-        self.others = alike & taught & ~np.eye(len(sets), dtype=bool) & options.all_texts
+        self.others = alike & ~np.eye(len(sets), dtype=bool) & options.all_texts
         """(N, N) whether a text of the first task is asked the second"""
 
     def lesson(self, rows: Sequence[tuple[int, int]], tasks: Sequence[int], progress: float) -> Lesson:
@@ -67,10 +76,9 @@ class Teaching:
         own = np.array([task for task, _ in rows])
         texts = np.array([self.starts[task] + row for task, row in rows])
         share = options.weight * (1.0 - progress if options.anneal else 1.0)
-        weights = np.array([[share if self.logits[task] is not None else 0.0] for task in own], np.float32)
-        possible = np.zeros_like(self.others)
-        possible[:, list(tasks)] = self.others[:, list(tasks)]
-        possible = possible[own]  # (B, N)
+        weights = share * self.answered[texts, own, None]
+        learning = np.isin(np.arange(len(self.others)), tasks)
+        possible = self.others[own] & learning & self.answered[texts]  # (B, N)
         count = min(options.others or possible.shape[1], int(possible.sum(1).max()))
         # torch's generator, since checkpoints keep where it stands.
         drawn = np.where(possible, torch.rand(possible.shape).numpy(), 2.0).argsort(1)[:, :count]  # (B, count)
@@ -85,9 +93,12 @@ class Teaching:
         parts = np.zeros((len(tasks), self._of(int(tasks[0])).shape[1]), np.float32)
         for task in np.unique(tasks):
             here, known = np.flatnonzero(tasks == task), self._of(int(task))
-            first = 0 if len(known) == self.starts[-1] else self.starts[task]
-            parts[here] = known[texts[here] - first]
+            parts[here] = known[texts[here] - self._first(int(task))]
         return parts
+
+    def _first(self, task: int) -> int:
+        """The number of the text that the first of a task's logits are for."""
+        return 0 if self.options.all_texts else int(self.starts[task])
 
     def _of(self, task: int) -> Array:
         found = self.logits[task]
@@ -119,7 +130,7 @@ def teach(
     Without `keep` nothing is cached, for teachers that are asked once.
     """
     sums: list[Array | None] = [None] * len(sets)
-    counts = [0] * len(sets)
+    counts: list[Array] = [np.zeros((1, 1), np.float32)] * len(sets)
     faults = []
     known = {item.task.name: number for number, item in enumerate(sets) if teachable(make_kind(item.task))}
     if not known:
@@ -140,7 +151,6 @@ def teach(
                 f"{folder}, task {task.name!r}: it is {own.kind} there, {task.kind} here." for own, task in wrong
             ]
             continue
-        # The same rows in the same order, whatever the tokenizer: which are held back depends on the texts alone.
         own = Tokenizer.load(folder / "tokenizer.json", read_config(folder)["encoder"]["max_length"])
         rows = sets if own.same_as(tokenizer) else read_sets(file, own)
         found = (kept_answers if keep else answers_of)(folder, rows, pupils, options.all_texts, device)
@@ -151,18 +161,36 @@ def teach(
             except ValueError as error:
                 faults.append(f"{folder}, task {task.name!r}: it {error}.")
                 continue
-            before = sums[pupil]
-            sums[pupil] = np.asarray(values if before is None else before + values, np.float32)
-            counts[pupil] += 1
+            asked = range(len(sets)) if options.all_texts else [pupil]
+            values = by_row(values, [rows[place] for place in asked], [sets[place] for place in asked])
+            answered, before = ~np.isnan(values).any(1, keepdims=True), sums[pupil]
+            values = np.where(answered, values, np.float32(0))
+            sums[pupil] = values if before is None else before + values
+            counts[pupil] = counts[pupil] + answered.astype(np.float32)
     if faults:
         raise ConfigError(listed([f"train.distill.teachers: {fault}" for fault in faults]))
-    if untaught := [item.task.name for item, count in zip(sets, counts, strict=True) if not count]:
+    if untaught := [item.task.name for item, total in zip(sets, sums, strict=True) if total is None]:
         log.info(
             "%s learn from labels alone: no teacher knows them, or they are read in windows or of a kind that has none",
             ", ".join(untaught),
         )
-    means = [None if total is None else total / np.float32(n) for total, n in zip(sums, counts, strict=True)]
+    with np.errstate(invalid="ignore"):  # 0 / 0 where no teacher has an answer
+        means = [None if total is None else total / count for total, count in zip(sums, counts, strict=True)]
     return Teaching(sets, means, options)
+
+
+def by_row(values: Array, read: Sequence[TaskSet], wanted: Sequence[TaskSet]) -> Array:
+    """Answers to the training texts of `read` as answers to those of `wanted`, NaN to rows that were not read.
+
+    Both are of the same files, but a tokenizer that makes nothing of a text leaves its row out.
+    """
+    parts = np.split(values, np.cumsum([len(item.train) for item in read])[:-1])
+    placed = []
+    for part, here, there in zip(parts, read, wanted, strict=True):
+        _, old, new = np.intersect1d(here.train.rows, there.train.rows, assume_unique=True, return_indices=True)
+        placed.append(np.full((len(there.train), values.shape[1]), np.nan, np.float32))
+        placed[-1][new] = part[old]
+    return np.concatenate(placed)
 
 
 def kept_answers(
@@ -183,7 +211,7 @@ def answers_of(
 ) -> dict[int, Array]:
     """A teacher's logits by its own task numbers: for the rows of that task, or for those of all tasks (`everything`).
 
-    `pupils` maps the teacher's task numbers to places in `sets`. Texts that cannot be asked a task have zeros there.
+    `pupils` maps the teacher's task numbers to places in `sets`. Texts that cannot be asked a task have NaN there.
     """
     log.info("asking the teacher %s about the training texts", folder)
     teacher = Model.load(folder).to(device)
@@ -191,7 +219,7 @@ def answers_of(
     found: dict[int, Array] = {}
     for number, pupil in pupils.items():
         rows = starts[-1] if everything else len(sets[pupil].train)
-        found[number] = np.zeros((rows, teacher.kinds[number].outputs(teacher.tasks[number])), np.float32)
+        found[number] = np.full((rows, teacher.kinds[number].outputs(teacher.tasks[number])), np.nan, np.float32)
     for place, item in enumerate(sets):
         asked = [
             number
@@ -222,11 +250,11 @@ def _ask(teacher: Model, examples: Examples, asked: Sequence[int]) -> list[Array
 
 
 def _key(folder: Path, sets: Sequence[TaskSet], pupils: dict[int, int], all_texts: bool) -> str:
-    """What the answers depend on: the teacher's files, the tokens of the texts in their order, the tasks asked."""
+    """What the answers depend on: the teacher's files, the tokens of the texts in their order, what each is asked."""
     key = hashlib.blake2b((folder / MANIFEST).read_bytes(), digest_size=16)
     key.update(repr((sorted(pupils.items()), all_texts)).encode())
     for item in sets:
-        key.update(repr((len(item.train), len(item.task.text))).encode())
+        key.update(repr((len(item.train), len(item.task.text), teachable(make_kind(item.task)))).encode())
         for part in (item.train.ids, item.train.offsets, item.train.firsts):
             key.update(np.ascontiguousarray(part).tobytes())
     return key.hexdigest()

@@ -51,6 +51,11 @@ def all_logits(
     return {task: as_logits(rows, model.kinds[task], model.tasks[task]) for task, rows in found.items()}
 
 
+def is_answer(logits: np.ndarray) -> bool:
+    """Whether a row's logits can be decoded; -inf stands for places that a row does not have."""
+    return bool(np.isfinite(logits).any()) and not (np.isnan(logits) | np.isposinf(logits)).any()
+
+
 def as_logits(rows: list[Any], kind: Kind, task: Task) -> Any:
     """The logits of rows as kinds want them: (R, C), or of ragged kinds a list of (P, C)."""
     if kind.ragged:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from onepass.errors import OnepassError
+from onepass.errors import FolderError, OnepassError
 from onepass.methods import make_method
 from onepass.methods.single import OwnCopy
 from onepass.model import Model
@@ -65,16 +65,21 @@ class JointFolder:
         self.folder = output.absolute().parent / f".{output.name}.joint"
         self.key = key
 
-    def load(self) -> Model | None:
+    def load(self, dropout: float) -> Model | None:
+        """The model, with the dropout of the training, which no folder holds; None if there is none of this one."""
         try:
             joint = Model.load(self.folder)
         except (OnepassError, OSError):
             return None
+        joint.dropout.p = dropout
         return joint if joint.training_record.get("key") == self.key else None
 
     def save(self, joint: Model) -> None:
         joint.training_record["key"] = self.key
-        joint.save(self.folder, overwrite=True)
+        try:
+            joint.save(self.folder, overwrite=True)
+        except FolderError as error:
+            log.warning("the training goes on, but --resume could not go on with its second stage: %s", error)
 
     def remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -22,17 +22,18 @@ from tqdm import tqdm
 from onepass.calibration import settle
 from onepass.data.stream import RowStream
 from onepass.encoder.batch import on_device
-from onepass.errors import TrainingError
+from onepass.errors import FolderError, TrainingError
 from onepass.methods import Stage
 from onepass.model import Model
 from onepass.training.alarms import find_alarms
 from onepass.training.average import RunningMean
+from onepass.training.baseline import baseline_of
 from onepass.training.best import Best
 from onepass.training.cache import MOST_IN_MEMORY, TextCache
 from onepass.training.checkpoint import Checkpoints, StageState
 from onepass.training.device import make_accelerator
-from onepass.training.distillation import Teaching
-from onepass.training.evaluation import all_logits, score_decisions, score_tasks
+from onepass.training.distillation import Teaching, teachable
+from onepass.training.evaluation import all_logits, is_answer, score_decisions, score_tasks
 from onepass.training.findings import findings_of
 from onepass.training.history import history_record, spoken
 from onepass.training.losses import TaskLosses
@@ -46,6 +47,7 @@ from onepass.where import pack
 
 log = logging.getLogger(__name__)
 MOST_SKIPPED_IN_A_ROW = 3
+SMALLER_RATES = "Try smaller rates (train.encoder_rate, train.head_rate), or train.precision=fp32."
 
 
 class Trainer:
@@ -59,12 +61,15 @@ class Trainer:
         progress: bool = True,
         checkpoints: Checkpoints | None = None,
         teaching: Teaching | None = None,
+        baseline: Mapping[str, float] | None = None,
     ):
         self.given = options
         self.options = options.sized(sum(len(item.train) for item in sets), teaching is not None)
         """What the given options come to, for the rows of the stage that is trained"""
         self.model, self.sets, self.progress = model, sets, progress
         self.checkpoints, self.teaching = checkpoints, teaching
+        self.baseline = baseline_of(options.select, model.names) if baseline is None else baseline
+        """What tasks reach in models of their own; read once, since its file may be gone when the training ends"""
         self.accelerator = make_accelerator(options)
         self.progress = progress and self.accelerator.is_main_process
         self.targets = [
@@ -76,6 +81,8 @@ class Trainer:
         """What a stage on cached texts has of each task's rows"""
         self.skipped = 0
         self.tokens, self.seconds = 0, 0.0
+        self.begun, self.teachers_s, self.earlier_s = 0.0, 0.0, 0.0
+        """When this run began; the seconds of its teachers, and of the run that it goes on from"""
         self.sampler = sampler_of(options.sampler)
         self.used = UsedRows([len(item.train) for item in sets])
         self.tasks: list[int] = list(range(len(sets)))
@@ -87,7 +94,7 @@ class Trainer:
 
     def run(self, resume: bool = False) -> None:
         """Train all stages, leave the best weights in the model and what happened in `model.training_record`."""
-        start = time.perf_counter()
+        self.begun = time.perf_counter()
         saved = self._resumed() if resume else None
         if not resume and self.checkpoints is not None and self.checkpoints.folder.is_dir():
             log.warning(
@@ -96,36 +103,47 @@ class Trainer:
                 self.checkpoints.folder,
             )
         if saved is not None:
-            self.model.records, self.history, self.skipped = (
-                saved["progress"][key] for key in ("records", "history", "skipped")
+            self.model.records, self.history, self.skipped, self.earlier_s = (
+                saved["progress"][key] for key in ("records", "history", "skipped", "seconds")
             )
             self.used.restore(saved["progress"]["used"])
         total = sum(len(item.train) for item in self.sets)
         settled = total, len(self.sets), self.options.epochs, self.options.batch_size
         log.info("%d training rows of %d tasks: %d epochs, batches of %d rows", *settled)
+        if self.options.rdrop and not any(map(teachable, self.model.kinds)):
+            log.warning("train.rdrop does nothing: no task has one answer to the whole of a text, read in one window")
         self.model.to(self.accelerator.device)
         for number, stage in enumerate(stages_of(self.model.method, self.options)):
             if saved is None or number >= saved["stage"]:
                 self.run_stage(stage, number, saved if saved is not None and number == saved["stage"] else None)
-        for number, item in enumerate(self.sets):
-            rows = {"train": len(item.train), "validation": len(item.validation)}
-            self.model.records[number] |= {"rows": rows, "data": fingerprint(item.train)}
-        # In full precision, as the model will answer.
-        for number, logits in all_logits(self.model, {n: item.validation for n, item in enumerate(self.sets)}).items():
-            settle(self.model, number, logits, self.sets[number].validation)
-            score_decisions(self.model, number, logits, self.sets[number].validation)
+        self.settle_tasks()
         self.used.gather(self.accelerator)
         self.model.training_record = {
             "options": asdict(self.options),
-            "seconds": round(time.perf_counter() - start, 1),
+            "seconds": round(self.teachers_s + self.own_s, 1),
             "tokens_per_s": round(self.tokens_per_s),
             "skipped_steps": self.skipped,
-            "alarms": find_alarms(self.model, self.sets, self.options),
+            "alarms": find_alarms(self.model, self.sets, self.options.select, self.baseline),
             "findings": findings_of(self.model, self.sets),
             "rows_used": self.used.report(self.model.names),
             "history": self.history,
         }
         self.model.to("cpu").eval()
+
+    def settle_tasks(self) -> None:
+        """Record what every trained task learned from, and settle it on its validation rows."""
+        for number, item in enumerate(self.sets):
+            rows = {"train": len(item.train), "validation": len(item.validation)}
+            self.model.records[number] |= {"rows": rows, "data": fingerprint(item.train)}
+        # In full precision, as the model will answer.
+        for number, logits in all_logits(self.model, {n: item.validation for n, item in enumerate(self.sets)}).items():
+            if not all(map(is_answer, logits)):
+                raise TrainingError(
+                    f"The trained model has no finite answer to some rows of task {self.model.names[number]!r}; "
+                    f"nothing was written. {SMALLER_RATES}"
+                )
+            settle(self.model, number, logits, self.sets[number].validation)
+            score_decisions(self.model, number, logits, self.sets[number].validation)
 
     def _resumed(self) -> dict[str, Any] | None:
         """What the last checkpoint holds, with the model's weights put back; None if there is none."""
@@ -180,6 +198,7 @@ class Trainer:
                         state.next_evaluation += options.evaluate_every
                         with state.mean.in_place():
                             self.evaluate(stage, state.rows / sum(sizes), state, losses, bar)
+                        state.mean.settle(state.finished.fixed)  # or the others would learn beside what is not kept
                         self.keep(number, state)
                         if self.out_of_patience(state):
                             break
@@ -209,7 +228,7 @@ class Trainer:
         return StageState(
             optimizer,
             RunningMean([p for group in optimizer.param_groups for p in group["params"]], options.average),
-            Best(options.select, [self.sets[task].task for task in self.tasks]),
+            Best(options.select, [self.sets[task].task for task in self.tasks], self.baseline),
             RowStream(sizes, options.seed),
             Finished(options.freeze_done, self.tasks, self.own_parameters),
             options.evaluate_every,
@@ -258,6 +277,11 @@ class Trainer:
         return batch % self.accelerator.num_processes == 0 or self.has_no_partners(batch, batches)
 
     @property
+    def own_s(self) -> float:
+        """Seconds of the training so far, those before it was resumed included, and its teachers' not."""
+        return self.earlier_s + time.perf_counter() - self.begun
+
+    @property
     def tokens_per_s(self) -> float:
         return self.tokens / self.seconds if self.seconds else 0.0
 
@@ -268,8 +292,11 @@ class Trainer:
         """Leave a checkpoint, if the last one is old enough."""
         if self.checkpoints is not None and self.checkpoints.due() and self.accelerator.is_main_process:
             progress = {"records": self.model.records, "history": self.history, "skipped": self.skipped}
-            progress["used"] = self.used.state()
-            self.checkpoints.save(self.model, stage, state, progress)
+            progress |= {"used": self.used.state(), "seconds": self.own_s}
+            try:
+                self.checkpoints.save(self.model, stage, state, progress)
+            except FolderError as error:
+                log.warning("the training goes on, but --resume could not go on from here: %s", error)
 
     def own_parameters(self, task: int) -> list[nn.Parameter]:
         """What learns for one task alone."""
@@ -338,6 +365,5 @@ class Trainer:
         where = ", ".join(f"{self.sets[t].task.name} row {self.sets[t].train.rows[r]}" for t, r in rows[:8])
         return TrainingError(
             f"{MOST_SKIPPED_IN_A_ROW} steps in a row had a gradient that is not finite; training stopped and nothing "
-            f"was written. The last batch held: {where}{', ...' if len(rows) > 8 else ''}. Try smaller rates "
-            "(train.encoder_rate, train.head_rate), or train.precision=fp32."
+            f"was written. The last batch held: {where}{', ...' if len(rows) > 8 else ''}. {SMALLER_RATES}"
         )

@@ -54,7 +54,8 @@ class Objective(nn.Module):
         """
         answers = self.answers(batch, asked, kept, where)
         losses = self.losses(answers, asked, targets, lesson, where)
-        if self.options.rdrop:
+        # Kinds that could not learn from a teacher learn nothing from a second pass either.
+        if self.options.rdrop and any(teachable(group.kind) for group in answers):
             again = self.answers(batch, asked, kept, where)  # with other units dropped out
             losses = (losses + self.losses(again, asked, targets, lesson, where)) / 2
             losses = losses + self.options.rdrop * self.apart(answers, again, asked, where)

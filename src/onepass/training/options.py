@@ -177,14 +177,20 @@ LIMITS: dict[str, tuple[float, float]] = {
 
 def train_options(values: dict[str, Any]) -> TrainOptions:
     """The options from plain values that `check_train` found no fault in."""
-    values = with_preset(values)
+    values = _filled(values)
     parts = {key: _part(item.type) for key, item in _fields(TrainOptions).items()}
     return TrainOptions(**{k: parts[k](**v) if parts[k] and isinstance(v, dict) else v for k, v in values.items()})
 
 
+def _filled(values: dict[str, Any]) -> dict[str, Any]:
+    """The values with those of their preset; the word none stands for no value where that is possible."""
+    nothing = {key for key, item in _fields(TrainOptions).items() if type(None) in get_args(item.type)}
+    return {k: None if v == "none" and k in nothing else v for k, v in with_preset(values).items()}
+
+
 def check_train(file: TaskFile) -> list[str]:
     """Faults in the `train:` part of a task file."""
-    values = with_preset(file.train)
+    values = _filled(file.train)
     faults = _faults(TrainOptions, values, "")
     if isinstance(preset := values.get("preset", "default"), str) and preset not in PRESETS:
         faults.append(f"train.preset: {unknown('preset', preset, PRESETS)}")

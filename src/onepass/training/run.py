@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -29,6 +30,7 @@ from onepass.training.sets import read_sets
 from onepass.training.teachers import (
     forget_teachers,
     own_teachers,
+    seconds_of,
     teachers_folder,
     teachers_wanted,
     tell_of_teachers,
@@ -92,11 +94,14 @@ def train(
                 make_accelerator(options).wait_for_everyone()  # a late process must not remove what another has begun
         own = stack.enter_context(own_teachers(again, file, key, options, count, output))
         distill = own or options.distill
+        begun = time.perf_counter()
         teaching = teach(file, sets, tokenizer, distill, device_of(options), keep=own is None) if distill else None
+        asked_s = time.perf_counter() - begun
         set_seed(options.seed)  # whatever teachers drew before
         joint = JointFolder(output, key) if output is not None and options.finetune is not None else None
-        found = joint.load() if joint is not None and resume else None
+        found = joint.load(options.dropout) if joint is not None and resume else None
         trainer = Trainer(found or model, sets, options, progress, checkpoints, teaching)
+        trainer.teachers_s = asked_s + (seconds_of(own) if own else 0.0)
         if found is None:
             trainer.run(resume)
         if options.finetune is not None:
@@ -113,7 +118,8 @@ def train(
 
 def left_beside(output: Path) -> list[Path]:
     """What a training to this output that was cut short has left for `resume`: checkpoints, a first stage, teachers."""
-    places = checkpoint_folder(output), JointFolder(output, "").folder, teachers_folder(output)
+    second = checkpoint_folder(second_output(output))
+    places = checkpoint_folder(output), JointFolder(output, "").folder, second, teachers_folder(output)
     return [place for place in places if place.is_dir()]
 
 
@@ -133,8 +139,13 @@ def alone(output: Path) -> Iterator[None]:
         yield
 
 
+def second_output(output: Path) -> Path:
+    """What names the second stage's checkpoints."""
+    return output.with_name(f"{output.name}.finetune")
+
+
 def second_checkpoints(output: Path, key: str, options: TrainOptions) -> Checkpoints:
-    return Checkpoints(output.with_name(f"{output.name}.finetune"), key, options.checkpoint_every_s)
+    return Checkpoints(second_output(output), key, options.checkpoint_every_s)
 
 
 def fine_tune(joint: Trainer, output: Path | None, key: str, resume: bool, folder: JointFolder | None) -> Trainer:
@@ -146,7 +157,7 @@ def fine_tune(joint: Trainer, output: Path | None, key: str, resume: bool, folde
         checkpoints = second_checkpoints(output, key, options)
     set_seed(options.seed)  # whatever the first stage drew: a resumed training does not draw it again
     copies = copies_of(joint.model, joint.sets)
-    trainer = Trainer(copies, joint.sets, options, joint.progress, checkpoints, joint.teaching)
+    trainer = Trainer(copies, joint.sets, options, joint.progress, checkpoints, joint.teaching, joint.baseline)
     trainer.from_trained = True
     trainer.run(resume)
     copies.training_record = joint_record(joint.model, copies)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from accelerate.utils import set_seed
+
 from onepass.errors import ConfigError, listed, unknown
 from onepass.methods.prefix import TaskPrefixes
 from onepass.model import Model
@@ -38,8 +40,10 @@ def learn_source(model: Model, sets: Sequence[TaskSet], name: str, options: Trai
 
     `sets` are the rows of the model's tasks, in their order. No other prefix and nothing of the encoder moves.
     """
+    set_seed(options.seed)
     (number,) = model.numbers([name])
     method = prefixes_of(model)
+    _unsettle(model, number)
     trainer = Trainer(model, sets, options, progress=False)
     model.to(trainer.accelerator.device)
     trainer.run_stage(method.source_stage(number))
@@ -47,20 +51,31 @@ def learn_source(model: Model, sets: Sequence[TaskSet], name: str, options: Trai
 
 
 def learn_heads(model: Model, sets: Sequence[TaskSet], options: TrainOptions) -> None:
-    """Learn every task's light head anew, on the representation as it is now."""
+    """Learn every task's light head anew, on the representation as it is now, and settle the tasks."""
+    set_seed(options.seed)
     method = prefixes_of(model)
     for number in range(len(model.tasks)):
+        _unsettle(model, number)
         method.own(number).attention.load_state_dict(method.new_task().attention.state_dict())
         model.heads[number].reset_parameters()  # type: ignore[operator]
     trainer = Trainer(model, sets, options, progress=False)
     model.to(trainer.accelerator.device)
     trainer.run_stage(method.target_stage())
+    trainer.settle_tasks()
     model.to("cpu").eval()
+
+
+def _unsettle(model: Model, number: int) -> None:
+    """Forget a task's temperatures and thresholds, which were another head's: checkpoints are compared without any."""
+    task = model.tasks[number]
+    fitted = {key: value for key, value in task.fitted.items() if key not in ("calibration", "thresholds")}
+    model.tasks[number] = task.model_copy(update={"fitted": fitted})
 
 
 def add_source(model: Model, sets: Sequence[TaskSet], item: TaskSet, options: TrainOptions) -> None:
     """Give the model one more task as a source, and let all heads learn what it brings."""
     prefixes_of(model)
+    set_seed(options.seed)
     model.add(item.task, item.train)
     learn_source(model, [*sets, item], item.task.name, options)
     learn_heads(model, [*sets, item], options)

@@ -53,6 +53,8 @@ class Finished:
         self.best = dict.fromkeys(tasks, float("-inf"))
         self.since = dict.fromkeys(tasks, 0)
         """Evaluations since each task's best"""
+        self.ended: set[int] = set()
+        """The finished tasks; a late rise makes none of them learn again"""
         self.fixed: list[nn.Parameter] = []
 
     def update(self, scores: Mapping[int, float]) -> list[int]:
@@ -60,7 +62,7 @@ class Finished:
         for task, score in scores.items():
             self.since[task] = 0 if score > self.best[task] else self.since[task] + 1
             self.best[task] = max(score, self.best[task])
-        ended = [task for task in scores if self.patience and self.since[task] == self.patience]
+        ended = [t for t in scores if 0 < self.patience <= self.since[t] and t not in self.ended]
         self._fix(ended)
         return ended
 
@@ -69,11 +71,10 @@ class Finished:
         return bool(self.patience) and all(since >= self.patience for since in self.since.values())
 
     def _fix(self, tasks: Sequence[int]) -> None:
+        self.ended.update(tasks)
         # What a group of tasks shares goes on learning until the last of them is finished.
-        learning = [task for task, since in self.since.items() if since < self.patience]
-        shared = {id(parameter) for task in learning for parameter in self.own(task)}
-        done = [task for task in self.since if task not in learning] if tasks else []
-        found = [parameter for task in done for parameter in self.own(task) if id(parameter) not in shared]
+        shared = {id(parameter) for task in self.since if task not in self.ended for parameter in self.own(task)}
+        found = [parameter for task in self.ended for parameter in self.own(task) if id(parameter) not in shared]
         for parameter in found:
             parameter.requires_grad_(False)
         self.fixed += found
@@ -84,9 +85,9 @@ class Finished:
             parameter.requires_grad_(True)
 
     def numbers(self) -> list[Any]:
-        return [[task, self.best[task], self.since[task]] for task in self.best]
+        return [[task, self.best[task], self.since[task], task in self.ended] for task in self.best]
 
     def restore(self, numbers: Sequence[Any]) -> None:
-        for task, best, since in numbers:
+        for task, best, since, _ in numbers:
             self.best[task], self.since[task] = best, since
-        self._fix([task for task, since in self.since.items() if self.patience and since >= self.patience])
+        self._fix([task for task, _, _, ended in numbers if ended])

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from onepass.atomic import verify
+from onepass.contents import read_config
 from onepass.errors import OnepassError
 from onepass.heads import make_kind
 from onepass.tasks import MethodChoice, Task, TaskFile
@@ -29,8 +30,9 @@ log = logging.getLogger(__name__)
 RECIPE = DistillOptions(teachers=[], weight=0.5, temperature=1.0, all_texts=True, others=8, others_weight=3.0)
 """What was best on the validation rows of nhc8 and nhc41, see benchmarks/LOG.md"""
 NEXT_SEED = 1000  # far from the seeds of trainings that are compared with each other
-ALONE = {"encoder_rate": 5e-5, "head_rate": 5e-4, "sampler": "square_root", "batches": "mixed"}
-"""What a model per task is best trained with; of samplers and batches it has no choice"""
+ALONE_RATES = {"encoder_rate": 5e-5, "head_rate": 5e-4}
+"""What a model per task is best trained with; smaller rates that are given are kept"""
+ONE_TASK = {"sampler": "square_root", "batches": "mixed"}  # of which there is no choice
 ALONE_EFFORT = 0.5
 MOST_RATE = 5e-5  # of another encoder, which is larger as a rule; what all-mpnet-base-v2 was trained with
 
@@ -96,24 +98,35 @@ def _trained(
 
 
 def teacher_files(file: TaskFile, options: TrainOptions, count: int) -> tuple[list[TaskFile], list[TaskFile]]:
-    """The trainings of the teachers: `count` like the model's own with other seeds, and those of each task alone."""
+    """The trainings of the teachers: `count` like the model's own with other seeds, and those of each task alone.
+
+    Tasks of a kind that cannot learn from a teacher have no model of their own.
+    """
     chosen = {key: value for key, value in with_preset(file.train).items() if key != "preset"}
     chosen |= {"teachers": 0, "task_teachers": 0, "teacher_encoder": None, "finetune": None}
     if options.teacher_encoder is not None:
         file = file.model_copy(update={"encoder": options.teacher_encoder})
         chosen["encoder_rate"] = min(options.encoder_rate, MOST_RATE)
-    ungrouped = {name: task.model_copy(update={"group": None}) for name, task in file.tasks.items()}
-    alone = chosen | ALONE | {"effort": max(LEAST_EFFORT, ALONE_EFFORT * options.effort)}
+    learners = {
+        name: task.model_copy(update={"group": None}) for name, task in file.tasks.items() if teachable(make_kind(task))
+    }
+    rates = {key: min(rate, chosen.get(key, rate)) for key, rate in ALONE_RATES.items()}
+    alone = chosen | rates | ONE_TASK | {"effort": max(LEAST_EFFORT, ALONE_EFFORT * options.effort)}
     seeds = [(options.seed + NEXT_SEED * (number + 1)) % 2**32 for number in range(count + options.task_teachers)]
     return (
         [file.model_copy(update={"train": chosen | {"seed": seed}}) for seed in seeds[:count]],
         [
             file.model_copy(
-                update={"train": alone | {"seed": seed}, "method": MethodChoice(name="single"), "tasks": ungrouped}
+                update={"train": alone | {"seed": seed}, "method": MethodChoice(name="single"), "tasks": learners}
             )
             for seed in seeds[count:]
         ],
     )
+
+
+def seconds_of(own: DistillOptions) -> float:
+    """What the trainings of teachers took, those of earlier runs included."""
+    return float(sum(read_config(Path(folder))["training"]["seconds"] for folder in own.teachers))
 
 
 def teachers_folder(output: Path) -> Path:

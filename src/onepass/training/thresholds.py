@@ -41,7 +41,10 @@ def set_thresholds(model: Model, names: Sequence[str] | None, value: Any, data: 
         choose_thresholds(model, number, logits, rows[number])
         if data is None:
             score_decisions(model, number, logits, rows[number])
-    _score_anew(model, [n for n in numbers if model.kinds[n].thresholds_decide and (n not in rows or data is not None)])
+    # A label that is named is given even where another is likelier, which changes the scores of any kind.
+    decides = isinstance(value, dict) and value.get("label") is not None
+    unscored = [number for number in numbers if number not in rows or data is not None]
+    _score_anew(model, [number for number in unscored if decides or model.kinds[number].thresholds_decide])
     return numbers
 
 
