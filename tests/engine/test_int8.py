@@ -19,6 +19,7 @@ from onepass.engine.export import export_model
 from onepass.engine.ranges import LADDER, chosen
 from onepass.engine.runtime import computes_in_16
 from onepass.errors import DataError
+from onepass.tasks import Task
 
 WORDS = ["goal", "match", "vote", "senate", "the", "wins", "late", "why", "is", "it", "good", "bad", "?", "zebra"]
 PROBES = [" ".join(np.random.default_rng(n).choice(WORDS, 3 + n % 20)) for n in range(40)]
@@ -144,3 +145,12 @@ def test_the_gate_is_in_the_folder(small: Path):
     found = json.loads((small / "engine" / "gate.json").read_text())
     assert set(found["tasks"]) == {"topic", "price", "spam", "mood", "tone", "same"}
     assert all(task["rows"] == len(PROBES) and len(task["weights"]) == 64 for task in found["tasks"].values())
+
+
+def test_a_text_that_cannot_be_read_is_named_with_its_row(make_folder: Callable[..., Path], tmp_path: Path):
+    task = Task(name="sense", kind="words", text="text", label="s", labels=["a", "b"], options={"words": ["word"]})
+    folder, path = make_folder(tasks=[task], exported=False), tmp_path / "texts.jsonl"
+    rows = [{"text": "late goal", "word": "goal"}, {"text": None, "word": "x"}, {"text": "late goal", "word": "vote"}]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(DataError, match=r"texts\.jsonl, row 3: task 'sense' marks 'vote'"):
+        export_model(folder, int8=True, texts=path)

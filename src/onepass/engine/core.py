@@ -37,14 +37,15 @@ class Core:
 
     def logits(self, pieces: Sequence[Pieces], asked: Sequence[int], ranges: Ranges = NO_RANGES) -> list[Any]:
         """For each of `asked` the logits (B, C), or of ragged kinds that read tokens a list of (P, C)."""
-        tasks = tuple(asked)
+        tasks = tuple(sorted(set(asked)))  # one order: the weights of tasks are laid out for each choice of them
         states = self.config.capacity if self.token_tasks.keys() & set(tasks) else 0
         most = max(1, MOST_NUMBERS // ((len(tasks) + states) * self.config.width))
         parts = []
         for start in range(0, len(pieces), most):
             own = {task: found[start : start + most] for task, found in ranges.items()}
             parts.append(self._logits(pieces[start : start + most], tasks, own))
-        return [_joined(values) for values in zip(*parts, strict=True)]
+        found = dict(zip(tasks, map(_joined, zip(*parts, strict=True)), strict=True))
+        return [found[task] for task in asked]
 
     def watch(self, pieces: Sequence[Pieces]) -> Iterator[Bounds]:
         """What goes into each linear layer, text by text, with all tasks asked."""

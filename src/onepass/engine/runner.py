@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from onepass.engine.graph import EncoderGraph, Range, TextNodes, constant, integers
+from onepass.engine.kept import Kept
 from onepass.engine.poolers import poolers_of
 from onepass.engine.runtime import Node, Program, opset13
 from onepass.engine.weights import Weights
@@ -18,6 +18,8 @@ Text = dict[str, np.ndarray]
 """Texts of a batch, by the names of `TextNodes`' inputs"""
 KEPT = 8
 """Choices of tasks whose weights are kept side by side in memory"""
+MOST_COPIES = 2
+"""All choices that are kept take at most so many times the memory of all tasks"""
 
 
 class Runner:
@@ -40,7 +42,7 @@ class Runner:
         self.shared = shared
         self.tasks = tasks
         self.threads = threads
-        self.chosen = lru_cache(KEPT)(self.choose)
+        self.chosen = Kept(self.choose, KEPT, MOST_COPIES * _bytes_of(tasks))
         self.poolers = poolers_of(tasks, encoder.config.width, threads)
         self._programs: dict[tuple[Any, bool], Program] = {}
         """By the form of the tasks, and whether states of tokens are wanted"""
@@ -55,7 +57,7 @@ class Runner:
         """The same for other tasks; both share the graphs that are compiled, and are asked in turn."""
         other = copy(self)
         other.tasks = tasks
-        other.chosen = lru_cache(KEPT)(other.choose)
+        other.chosen = Kept(other.choose, KEPT, MOST_COPIES * _bytes_of(tasks))
         other.poolers = poolers_of(tasks, self.encoder.config.width, self.threads, self.poolers)
         other._program(tokens=False)
         return other
@@ -121,6 +123,10 @@ class Runner:
         for number in range(layers):
             x = self.encoder.layer(number, x, text)
         return x
+
+
+def _bytes_of(tasks: Sequence[Weights]) -> int:
+    return sum(array.nbytes for task in tasks for array in task.values())
 
 
 def linear(x: Node, weights: Weights, name: str) -> Node:

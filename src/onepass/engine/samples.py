@@ -108,8 +108,12 @@ def texts_of(model: Model, path: Path) -> list[Sample]:
         columns = kind.inputs(task)
         rows: list[Any] = []
         for chunk in read_chunks(path, columns):
-            cells = zip(*(chunk.columns[column] for column in columns), strict=True)
-            rows += [dict(zip(columns, row, strict=True)) for row in cells if not any(map(blank, row))]
+            for place, row in chunk.rows():
+                try:
+                    if not any(map(blank, row.values())) and kind.item(task, row) is not None:
+                        rows.append(row)
+                except ValueError as error:
+                    raise DataError(f"{path}, row {place}: task {task.name!r} {error}") from None
             if len(rows) >= MOST_ROWS:
                 break
         if not rows:

@@ -1,0 +1,43 @@
+"""What the engine remembers of choices of tasks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import onepass
+from onepass.engine.core import Core
+from onepass.engine.kept import Kept
+
+
+def test_the_last_few_are_kept_as_long_as_they_are_small():
+    found: list[tuple[int, ...]] = []
+
+    def find(key: tuple[int, ...]) -> dict[str, np.ndarray]:
+        found.append(key)
+        return {"weights": np.zeros(sum(key), np.uint8)}
+
+    kept = Kept(find, most=3, most_bytes=100)
+    for key in ((10,), (20,), (10,), (30,), (40,)):  # the fourth choice sends away the one that was asked longest ago
+        assert kept(key)["weights"].nbytes == sum(key)
+    assert found == [(10,), (20,), (30,), (40,)] and kept.bytes == 80
+    kept((90,))
+    assert kept.bytes == 90  # beside it no other has room
+    kept((300,))
+    assert kept((300,))["weights"].nbytes == 300 and found[-2:] == [(90,), (300,)]
+
+
+def test_tasks_in_another_order_are_the_same_choice(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    engine, chosen, run = onepass.load(folder, engine=True, threads=1), [], Core._logits
+
+    def noting(core: Core, pieces: Any, asked: tuple[int, ...], ranges: Any) -> list[Any]:
+        chosen.append(asked)
+        return run(core, pieces, asked, ranges)
+
+    monkeypatch.setattr(Core, "_logits", noting)
+    one, other = (engine.predict("goal", tasks=names) for names in (["topic", "spam"], ["spam", "topic"]))
+    assert chosen[0] == chosen[1] and list(other) == ["spam", "topic"]
+    assert one == other
