@@ -77,6 +77,17 @@ def test_the_faults_of_a_suite_are_told_once_before_anything_trains(suite: Path,
         plan(str(suite), ["readers", "raeders"], 3, ())
 
 
+def test_runs_are_added_to_no_file_of_something_else(suite: Path, tmp_path: Path) -> None:
+    runs, output = plan(str(suite), ["readers"], 1, ()), tmp_path / "notes.jsonl"
+    for theirs in ('{"text": "goal"}\n', "text,label\n"):
+        output.write_text(theirs)
+        with pytest.raises(ConfigError, match=r"notes\.jsonl is no file of a bench's runs"):
+            run_all(runs, output, limit_s=0)
+        assert output.read_text() == theirs
+    output.write_text('{"ke')  # a first line that a kill cut short
+    assert run_all(runs, output, limit_s=0, progress=False) == []
+
+
 def test_a_method_named_twice_is_one_method(suite: Path) -> None:
     assert [run.method for run in plan(str(suite), ["readers", "single", "readers"], 1, ())] == ["readers", "single"]
 

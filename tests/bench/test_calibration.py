@@ -78,6 +78,10 @@ def test_a_suite_is_measured_with_a_model_of_it(model: Path):
     assert [row["task"] for row in found["rows"]] == ["topic", "same"]
     assert found["mean"]["changed_labels"] == 0 and found["rows"][0]["form"] == "none"
     assert found["mean"]["per_task"]["unreachable"] == ["topic", "same"]
+    other = folder / "other.yaml"
+    other.write_text("tasks: {mood: {train: tone.csv, test: tone.csv, text: text, label: label}}")
+    done = run("bench", "calibration", "--suite", other, "--model", model)
+    assert done.exit_code == 2 and "has none of the tasks of" in done.stderr and "topic" in done.stderr
     assert "not reachable: topic, same" in run("bench", "calibration", "--suite", suite, "--model", model).stdout
     with pytest.raises(ConfigError, match="test"):
         trust_of_suite(folder / "tasks.yaml", model=model)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from onepass.bench.serve import Bench
+from onepass.errors import FolderError
 
 COUNTS = {
     "disconnects": ["files back", "coroutines back"],
@@ -30,3 +31,8 @@ def test_a_server_stands_every_check(model: Path, tmp_path: Path) -> None:
     assert checks.keys() == COUNTS.keys()
     for name, goals in COUNTS.items():
         assert all(checks[name].goals[goal] for goal in goals), checks[name].told()
+
+
+def test_what_is_no_model_is_named_as_it_was_given(tmp_path: Path) -> None:
+    with pytest.raises(FolderError, match=rf"^{tmp_path} is no model folder"):
+        Bench(tmp_path)

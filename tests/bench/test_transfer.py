@@ -2,11 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from onepass.bench.transfer import TransferRun, new_tasks_of, run_transfer
 from onepass.errors import ConfigError
+from onepass.model import Model
 
 SMALL = ("train.epochs=1", "train.evaluate_every=1")
 
@@ -35,6 +38,32 @@ def test_a_model_without_a_base_learns_the_new_task_alone(suite: Path) -> None:
     )
     (cell,) = run_transfer(run)["cells"]
     assert (cell["task"], cell["like"]) == ("topic", "")
+
+
+def test_a_task_with_several_answers_a_row_has_no_most_similar_one(suite: Path) -> None:
+    rows = [{"tokens": ["late", "goal", str(n)], "tags": ["O", "B-x", "O"]} for n in range(12)]
+    suite.with_name("tags.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    keys = "train: tags.jsonl, test: tags.jsonl, text: tokens, label: tags, kind: tagging"
+    suite.write_text(suite.read_text().replace("tasks:\n", f"tasks:\n  tags: {{{keys}}}\n"))
+    run = TransferRun(str(suite), "mttag", 0, SMALL, new=("tags",), ways=(json.dumps({"like": "similar"}),))
+    (cell,) = run_transfer(run)["cells"]
+    assert (cell["task"], cell["like"]) == ("tags", "")
+
+
+def test_the_seed_rules_a_run(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    learned: list[list[torch.Tensor]] = []
+
+    def noted(model: Model, *_: Any) -> float:
+        learned.append([parameter.detach().clone() for parameter in model.parameters()])
+        return 0.0
+
+    monkeypatch.setattr("onepass.analysis.sources.mean_score", noted)
+    run = TransferRun(str(suite), "prefix", 3, SMALL, new=("topic",), protocol="one_by_one", rows=8)
+    for noise in (1, 2):
+        torch.manual_seed(noise)
+        run_transfer(run)
+    for first, second in zip(learned[:4], learned[4:], strict=True):
+        assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
 
 
 def test_sources_are_removed_and_both_choices_reported(suite: Path) -> None:

@@ -62,3 +62,24 @@ def test_help_does_not_import_torch():
     code = "import sys, onepass.cli.app; sys.exit(any(m in sys.modules for m in ('torch', 'numpy', 'pyarrow')))"
     environment = os.environ | {"PYTHONPATH": str(Path(onepass.__file__).parents[1])}
     assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["startup", "nowhere"], "There is no model folder nowhere"),
+        (["training", "--tasks", "1", "--suite", "nowhere.yaml"], "There is no task file nowhere.yaml"),
+        (["device", "--device", "cuba"], "Unknown device 'cuba'. Did you mean 'cuda'?"),
+        (["device", "--device", "cuda:1"], "There is no GPU that torch can use here"),
+    ],
+)
+def test_measurements_of_what_is_not_there_say_so(run, arguments, message):
+    result = run("bench", *arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr and "Traceback" not in result.stderr and result.stdout == ""
+
+
+def test_a_file_is_no_model(run, tmp_path):
+    (tmp_path / "tasks.yaml").write_text("tasks: {}")
+    result = run("info", tmp_path / "tasks.yaml")
+    assert result.exit_code == 2 and "is a file. A model is a folder" in result.stderr

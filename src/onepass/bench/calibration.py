@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onepass.errors import DataError
+from onepass.errors import DataError, first_of
 
 if TYPE_CHECKING:
     from onepass.model import Model
@@ -31,6 +31,8 @@ def trust_of_suite(
 
     file = read_task_file(suite, overrides, checks=CHECKS, require=("train", "test"))
     trained = train(file, progress=False) if model is None else load_model(model)
+    if not set(trained.names) & set(file.tasks):
+        raise DataError(f"{model} has none of the tasks of {suite}; it has {first_of(trained.names)}.")
     found = trust_of_model(trained.to("cuda" if torch.cuda.is_available() else "cpu"), file, target)
     if not found["rows"]:
         raise DataError(f"{suite}: no task has probabilities. Give a suite with labels.")

@@ -30,10 +30,12 @@ from onepass.bench.fingerprint import suite_fingerprint
 from onepass.errors import ConfigError, OnepassError, listed, unknown
 
 if TYPE_CHECKING:
+    from onepass.model import Model
     from onepass.tasks import TaskFile
 
 log = logging.getLogger(__name__)
 CHECKPOINT_EVERY_S = 120.0
+LINE_BEGINS = b'{"key": '
 PARENT = "ONEPASS_BENCH"
 """The variable that tells a run's process which process started it"""
 
@@ -129,12 +131,10 @@ def read_suite(run: Run) -> TaskFile:
 
 def run_once(run: Run, folder: Path | None = None) -> dict[str, Any]:
     """Train and test; the line that is kept of it. A run that was killed goes on from what it left in the folder."""
-    from onepass.training import evaluate, train
+    from onepass.training import evaluate
 
     file = read_suite(run)
-    if folder is not None:
-        file.train.setdefault("checkpoint_every_s", CHECKPOINT_EVERY_S)
-    model = train(file, folder, overwrite=True, resume=folder is not None, progress=False)
+    model = trained(file, folder)
     validation = [record["scores"]["validation"]["score"] for record in model.records if "scores" in record]
     result = evaluate(model.to("cuda" if _has_gpu() else "cpu"), file)
     line = {
@@ -154,6 +154,22 @@ def run_once(run: Run, folder: Path | None = None) -> dict[str, Any]:
     return line | {"trust": trust_of_model(model, file)} if run.trust else line
 
 
+def trained(file: TaskFile, folder: Path | None) -> Model:
+    """The model of a task file; a training that was killed goes on, and one that was over is not repeated."""
+    from onepass.model import Model
+    from onepass.training import train
+    from onepass.training.run import left_beside
+
+    if folder is None:
+        return train(file, progress=False)
+    if is_whole(folder):
+        for left in left_beside(folder):  # killed when it was over, but had not cleaned up
+            shutil.rmtree(left, ignore_errors=True)
+        return Model.load(folder)
+    file.train.setdefault("checkpoint_every_s", CHECKPOINT_EVERY_S)
+    return train(file, folder, overwrite=True, resume=True, progress=False)
+
+
 def _has_gpu() -> bool:
     import torch
 
@@ -169,7 +185,9 @@ def run_all(
     done. After `limit_s` seconds the runs under way are stopped, to go on with the next call, and the lines that there
     are returned.
     """
+    check_lines(output)
     output.parent.mkdir(parents=True, exist_ok=True)
+    _end_last_line(output)
     runs = list(dict.fromkeys(runs))
     holds = {suite: suite_fingerprint(suite) for suite in {run.suite for run in runs}}
     done = {line["key"]: line for line in read_lines(output) if line.get("holds") in (None, *holds.values())}
@@ -239,6 +257,24 @@ def _text_of(file: IO[str]) -> str:
     with file:
         file.seek(0)
         return file.read()
+
+
+def check_lines(path: Path) -> None:
+    """Refuse to add to a file that holds something else than runs."""
+    if path.is_file():
+        with path.open("rb") as file:
+            first = file.readline(len(LINE_BEGINS)).rstrip(b"\n")
+        if not LINE_BEGINS.startswith(first):
+            raise ConfigError(
+                f"{path} is no file of a bench's runs; their lines would be added to it. Give another --output."
+            )
+
+
+def _end_last_line(path: Path) -> None:
+    """After a kill it may have no end: what is added would be a part of it."""
+    if path.is_file() and (text := path.read_bytes()) and not text.endswith(b"\n"):
+        with path.open("ab") as file:
+            file.write(b"\n")
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:

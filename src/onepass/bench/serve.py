@@ -22,6 +22,7 @@ from onepass.bench.check import Check
 from onepass.bench.load import Client
 from onepass.bench.overhead import compare
 from onepass.bench.served import KEY, Server
+from onepass.contents import read_config
 from onepass.server.priority import settle
 
 WORDS = (
@@ -37,6 +38,7 @@ class Bench:
     """The checks, against servers of one model folder."""
 
     def __init__(self, folder: Path, *, long: bool = False, threads: int = 0, rounds: int = 0, capacity: float = 0.0):
+        read_config(folder)  # says so if this is no model folder at all; servers run on copies
         self.folder, self.long, self.threads = folder, long, threads or os.cpu_count() or 1
         self.rounds = rounds
         """Of checks that repeat something; 0: as many as the form has"""

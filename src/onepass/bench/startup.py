@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from onepass.loading import load
+
 TEXT = "Why is my bill so high"
 
 
@@ -19,6 +21,8 @@ def startup(folder: Path | None = None, *, runs: int = 5, tasks: int = 8) -> dic
 
     Without a folder, an untrained model of so many tasks on the embedded encoder is written and exported first.
     """
+    if folder is not None:
+        load(folder, engine=True)  # says what is wrong with it
     with tempfile.TemporaryDirectory() as place:
         model = folder or untrained(Path(place) / "model", tasks)
         ask = f"import onepass; onepass.load({str(model)!r}, engine={{}}).predict({TEXT!r})"

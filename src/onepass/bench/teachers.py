@@ -57,7 +57,7 @@ def teachers_of(run: Run) -> tuple[Run, ...]:
     options = with_learners(train_options(file.train), file.tasks.values())
     count = teachers_wanted(options, METHODS[file.method.name].teachers, len(file.tasks), device_of(options))
     together, alone = teacher_files(file, options, count)
-    names = tuple(file.tasks)
+    names = tuple(alone[0].tasks) if alone else ()  # those that learn from teachers
     parts = -(-len(names) // PART)
     return (
         *(_run_of(run, teacher, run.tasks) for teacher in together),

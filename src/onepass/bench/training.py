@@ -10,6 +10,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from onepass.errors import OnepassError
+
 STEPS, ROWS, TOKENS = 12, 32, 24
 
 
@@ -89,7 +91,9 @@ def peak_memory(suite: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """The high-water mark of a process that trains on a suite, on the CPU."""
     code = "import sys; from onepass.bench.training import train_and_measure; train_and_measure(*sys.argv[1:])"
     command = [sys.executable, "-c", code, suite, "train.device=cpu", *overrides]
-    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ran.returncode:
+        raise OnepassError(f"The training on {suite} failed:\n{ran.stderr.strip()[-3000:]}")
     return {"suite": suite, "overrides": list(overrides), "peak_mb": float(ran.stdout.split()[-1])}
 
 
@@ -97,5 +101,8 @@ def train_and_measure(suite: str, *overrides: str) -> None:
     """Train in this process, then write the most memory it ever held, in MB."""
     from onepass.training import train
 
-    train(suite, overrides=overrides, progress=False)
+    try:
+        train(suite, overrides=overrides, progress=False)
+    except OnepassError as error:
+        sys.exit(str(error))
     sys.stdout.write(f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f}\n")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from onepass.bench.runs import CHECKPOINT_EVERY_S, Run, read_suite, serve_run
+from onepass.bench.runs import Run, read_suite, serve_run, trained
 from onepass.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -67,6 +67,9 @@ def new_tasks_of(suite_tasks: list[str], wanted: list[str]) -> tuple[str, ...]:
 
 def run_transfer(run: TransferRun, folder: Path | None = None) -> dict[str, Any]:
     """Train on the base tasks, learn the new ones in every way; the line that is kept of it."""
+    from accelerate.utils import set_seed
+
+    set_seed(run.seed)
     file = read_suite(run)
     base = {name: task for name, task in file.tasks.items() if name not in run.new}
     cells = PROTOCOLS[run.protocol](run, file.model_copy(update={"tasks": base}), file.tasks, folder)
@@ -102,12 +105,16 @@ def _new_task(run: TransferRun, file: TaskFile, tasks: Tasks, folder: Path | Non
 
 
 def _task_like(model: Model, item: TaskSet, like: Any) -> str:
-    """The task that a new one begins like: by its name, by the new task's (a mapping), or the most similar one."""
+    """The task that a new one begins like: by its name, by the new task's (a mapping), or the most similar one.
+
+    None is found for kinds with several answers a row.
+    """
+    from onepass.heads import make_kind
     from onepass.training.cache import TextCache
     from onepass.training.start import most_similar
 
     wanted = like.get(item.task.name, SIMILAR) if isinstance(like, dict) else like
-    if not wanted or not model.names or wanted in model.names:
+    if not wanted or not model.names or wanted in model.names or make_kind(item.task).ragged:
         return wanted if wanted in model.names else ""
     rows = TextCache(model.method, item.train)
     return model.names[most_similar(rows, item.train.targets, range(len(model.names)), seed=0)]
@@ -163,14 +170,11 @@ PROTOCOLS: dict[str, Protocol] = {"new_task": _new_task, "removal": _removal, "o
 
 
 def _base_model(run: TransferRun, file: TaskFile, folder: Path | None) -> tuple[Model, list[TaskSet]]:
-    from onepass.training import train
     from onepass.training.sets import read_sets
 
     if not run.base:
         return _untrained(file), []
-    if folder is not None:
-        file.train.setdefault("checkpoint_every_s", CHECKPOINT_EVERY_S)
-    model = train(file, folder, overwrite=True, resume=folder is not None, progress=False)
+    model = trained(file, folder)
     return model, read_sets(file, model.tokenizer)
 
 

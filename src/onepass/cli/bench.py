@@ -111,9 +111,9 @@ def training(
     """Time of a training row as the number of tasks grows, and the memory of a training on the CPU."""
     from onepass.bench.training import cost_per_row, peak_memory
 
-    found: dict[str, Any] = cost_per_row(method, whole_numbers("tasks", tasks))
-    if suite is not None:
-        found["memory"] = peak_memory(suite, overrides or ())
+    counts = whole_numbers("tasks", tasks)
+    memory = {} if suite is None else {"memory": peak_memory(suite, overrides or ())}
+    found: dict[str, Any] = cost_per_row(method, counts) | memory
     if json:
         write_json(found)
         return

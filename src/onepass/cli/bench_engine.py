@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from onepass.cli.console import listen, say, show, split_names, table, whole_numbers, write_json
-from onepass.errors import ConfigError
+from onepass.errors import ConfigError, unknown
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 Threads = Annotated[int | None, typer.Option(help="By default as many as there are cores.", min=1)]
@@ -150,7 +150,10 @@ def device(
 
     from onepass.bench.device import device as measure
 
-    if kind.startswith("cuda") and not torch.cuda.is_available():
+    family = kind.partition(":")[0]  # cuda:1 is the second GPU
+    if family not in ("cuda", "cpu"):
+        raise ConfigError(unknown("device", kind, ("cuda", "cpu")))
+    if family == "cuda" and not torch.cuda.is_available():
         raise ConfigError("There is no GPU that torch can use here. Try the bench out with: --device cpu --texts 64")
     found = measure(encoder, kind=kind, texts=texts, rounds=rounds)
     if json:

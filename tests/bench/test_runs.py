@@ -1,0 +1,79 @@
+"""A run that was killed does not train again what it had trained."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import onepass.training
+from onepass.bench.runs import Run, run_all, run_once
+from onepass.bench.transfer import TransferRun, run_transfer
+from onepass.training.loop import Trainer
+
+FEW = ("train.epochs=1",)
+
+
+def stop(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.fixture
+def trainings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The methods that were trained."""
+    trained: list[str] = []
+
+    def run(self: Trainer, resume: bool = False) -> None:
+        trained.append(self.model.choice.name)
+        ran(self, resume)
+
+    ran = Trainer.run
+    monkeypatch.setattr(Trainer, "run", run)
+    return trained
+
+
+def test_a_run_killed_while_it_is_tested_is_tested_again(
+    suite: Path, tmp_path: Path, trainings: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(str(suite), "mtdnn", 0, FEW)
+    with monkeypatch.context() as patch:
+        patch.setattr(onepass.training, "evaluate", stop)
+        with pytest.raises(KeyboardInterrupt):
+            run_once(run, tmp_path / "place")
+    found = run_once(run, tmp_path / "place")
+    assert trainings == ["mtdnn"]
+    expected = run_once(run)
+    assert {key: found[key] for key in expected if key != "seconds"} == {
+        key: expected[key] for key in expected if key != "seconds"
+    }
+
+
+def test_what_a_run_left_that_was_killed_while_it_cleaned_up_is_removed(suite: Path, tmp_path: Path) -> None:
+    run, place = Run(str(suite), "mtdnn", 0, FEW), tmp_path / "place"
+    run_once(run, place)
+    for name in (".place.teachers", ".place.joint", ".place.training", ".place.finetune.training"):
+        (tmp_path / name).mkdir()
+    run_once(run, place)
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".place.") and path.is_dir()] == []
+
+
+def test_a_first_line_that_a_kill_cut_short_spoils_no_later_one(suite: Path, tmp_path: Path) -> None:
+    run, output = Run(str(suite), "mtdnn", 0, FEW), tmp_path / "runs.jsonl"
+    output.write_text('{"ke')
+    for _ in range(2):
+        (line,) = run_all([run], output, progress=False)
+        assert line["seed"] == 0
+    assert len(output.read_text().splitlines()) == 2
+
+
+def test_a_run_killed_at_its_new_tasks_does_not_train_the_others_again(
+    suite: Path, tmp_path: Path, trainings: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overrides = (*FEW, "train.dropout=0.5")
+    run = TransferRun(str(suite), "mtdnn", 0, overrides, new=("same",), ways=(json.dumps({"share": 0.5}),))
+    with monkeypatch.context() as patch:
+        patch.setattr("onepass.analysis.transfer.learn_new_task", stop)
+        with pytest.raises(KeyboardInterrupt):
+            run_transfer(run, tmp_path / "place")
+    found = run_transfer(run, tmp_path / "place")
+    assert trainings == ["mtdnn"] and found["cells"] == run_transfer(run)["cells"]
