@@ -34,6 +34,11 @@ def test_answers_come_in_the_order_of_the_texts(run, model):
     assert [list(line["tasks"]) for line in lines] == [["topic"]] * 3
 
 
+def test_tasks_may_be_given_one_by_one(run, model):
+    result = run("predict", model, "goal", "--json", "--tasks", "tone", "--tasks", "topic")
+    assert set(json.loads(result.stdout)["tasks"]) == {"topic", "tone"}
+
+
 def test_without_json_the_answers_can_be_read(run, model):
     result = run("predict", model, "late goal")
     assert result.stdout.startswith("late goal\n  topic  ") and "%" in result.stdout
@@ -178,6 +183,21 @@ def test_pair_tasks_find_their_columns_in_a_file(run, model, tmp_path):
     assert names == ["first", "second", "same", "same_score", "truncated"]
 
 
+def test_a_job_is_told_as_json(run, model, tmp_path):
+    source, output = tmp_path / "in.csv", tmp_path / "out.csv"
+    source.write_text("text\nlate goal\n\ngoal,vote\n")
+    result = run("predict", model, "--input", source, "--output", output, "--json")
+    assert result.exit_code == 0, result.stderr
+    told = json.loads(result.stdout)
+    assert (told["rows"], told["rejected"], told["truncated"], told["not_asked"]) == (1, 1, 0, ["same"])
+    assert told["output"] == str(output) and told["rejects"] == f"{output}.rejects.jsonl"
+    source.write_text("text\nlate goal\n")
+    files = "--output", tmp_path / "other.csv", "--rejects", tmp_path / "bad.jsonl"
+    assert json.loads(run("predict", model, "--input", source, *files, "--json").stdout)["rejects"] == str(files[-1])
+    result = run("predict", model, "--input", source, "--output", output, "--json", "--tasks", "topic")
+    assert result.exit_code == 2 and result.stdout == "" and "exists already" in result.stderr
+
+
 def test_another_column_can_hold_the_text(run, model, tmp_path):
     source = tmp_path / "in.csv"
     source.write_text("headline\nlate goal\n")
@@ -305,3 +325,16 @@ def test_a_device_and_a_precision_can_be_chosen(run, model):
     assert list(json.loads(result.stdout)["tasks"]) == ["topic", "tone"]
     result = run("predict", model, "late goal", "--precision", "bf16")
     assert result.exit_code == 2 and "needs --device" in result.stderr
+
+
+def test_a_file_of_which_no_row_could_be_answered_is_an_error_on_stdout_too(run, model, tmp_path):
+    source = tmp_path / "in.csv"
+    for content, message in (('text\n \n" "\n', "No row of"), ("text\n", "has no rows")):
+        source.write_text(content)
+        result = run("predict", model, "--input", source, "--tasks", "topic", "--json")
+        assert result.exit_code == 2 and message in result.stderr and result.stdout == "", result.stderr
+
+
+def test_stdin_and_texts_do_not_go_together(run, model):
+    result = run("predict", model, "-", "goal", stdin="vote\n")
+    assert result.exit_code == 2 and "stdin" in result.stderr and result.stdout == ""

@@ -462,3 +462,27 @@ def test_spreadsheet_safe_cells_are_escaped_and_numbers_are_not(toy, tmp_path):
     (row,) = rows_of(output)
     assert (row["'=id"], row["text"]) == ("'+1", '\'=HYPERLINK("x")')
     assert float(row["tone"]) == toy.Toy().label(['=HYPERLINK("x")'])[0].tasks["tone"].label
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_what_appears_in_the_place_of_the_output_meanwhile_is_not_replaced(toy, write, tmp_path):
+    path, output = write("csv", 60), tmp_path / "out.csv"
+
+    class Stopped(BaseException):
+        pass
+
+    def stop(progress):
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        toy.job(path, output).run(stop)
+    output.write_text("mine")
+    with pytest.raises(ConfigError, match="exists already"):
+        toy.job(path, output)
+    assert output.read_text() == "mine"
+    assert toy.job(path, output, overwrite=True).run().resumed > 0  # with leave it goes on where it was
+    before = output.read_bytes()
+    with pytest.raises(Stopped):
+        toy.job(path, output, overwrite=True).run(stop)
+    toy.job(path, output).run()  # the leave that it began with holds
+    assert output.read_bytes() == before

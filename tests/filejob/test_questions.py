@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from onepass.errors import DataError
 from onepass.filejob.questions import Questions
 from onepass.filejob.records import Row
 from onepass.heads import make_kind
@@ -64,3 +65,27 @@ def test_words_of_another_column_are_given_as_that_of_the_task() -> None:
     found, rejects, model = asked(rows, text=["body"], tasks=["names"])
     assert found == [["names"], ["names"]] and rejects == []
     assert model.given == [([{"text": ["late", "goal"]}, "late goal"], ["names"])]
+
+
+class Choosy(Asked):
+    """Refuses all texts of a call if one is bad, as a model does."""
+
+    def label(self, texts: Sequence[Any], tasks: Sequence[str] | None = None) -> list[Labelled]:
+        if "bad" in texts:
+            raise DataError(f"Text {list(texts).index('bad') + 1}: task 'topic' is not amused.")
+        return super().label(texts, tasks)
+
+
+def test_a_text_that_the_model_refuses_costs_its_row_alone() -> None:
+    rows = [{"text": text} for text in ("a", "b", "bad", "c", "bad", "d")]
+    questions = Questions(Choosy(), Path("in.jsonl"), ["text"], tasks=["topic"])
+    done, rejects = questions.label([Row(number, number, row, 1) for number, row in enumerate(rows, 1)])
+    assert [row.number for row, _ in done] == [1, 2, 4, 6]
+    assert [(reject.number, reject.reason) for reject in rejects] == [
+        (3, "task 'topic' is not amused."), (5, "task 'topic' is not amused."),
+    ]  # fmt: skip
+
+
+def test_a_reject_names_the_task_that_cannot_read_the_row() -> None:
+    found, rejects, _ = asked([{"text": ["late", "goal"]}], tasks=["names", "topic"])
+    assert found == [] and rejects[0].startswith("task 'topic' has a list in 'text'")

@@ -2,6 +2,7 @@
 
 import json
 import random
+import tracemalloc
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from onepass.errors import DataError
-from onepass.filejob import lines, open_source
+from onepass.filejob import lines, open_source, tables
 from onepass.filejob.records import Reject, Row, pieces
 
 
@@ -253,3 +254,47 @@ def test_damaged_files_are_read_alike_from_any_piece(tmp_path, name):
             json.dumps(what, ensure_ascii=False).encode("utf-8")
         number = chance.randrange(len(whole))
         assert list(pieces(open_source(path, source.columns), places[number])) == whole[number + 1 :]
+
+
+@pytest.mark.parametrize("inner", ["1", '"caf\\u00e9"', "NaN"])
+@pytest.mark.parametrize("depth", [101, 600, 2000])
+def test_a_row_that_is_nested_too_deeply_costs_that_row_alone(tmp_path, inner, depth):
+    path = tmp_path / "in.jsonl"
+    path.write_text(f'{{"text": "goal", "x": {"[" * depth}{inner}{"]" * depth}}}\n{{"text": "vote", "x": [[1]]}}\n')
+    first, second = open_source(path).records(None)
+    assert isinstance(first, Reject) and "nested too deeply" in first.reason
+    assert isinstance(second, Row) and second.values["x"] == [[1]]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_a_long_text_that_a_small_file_repeats_is_held_a_few_times_only(tmp_path, ending):
+    texts = pa.array(["long " * 20_000] * 1000).dictionary_encode()
+    table = pa.table({"text": texts})
+    path = tmp_path / f"in.{ending}"
+    if ending == "parquet":
+        pq.write_table(table, path)
+    else:
+        with pa.ipc.new_file(path, table.schema) as file:
+            file.write_table(table)
+    tracemalloc.start()
+    next(open_source(path).records(None))
+    held = tracemalloc.get_traced_memory()[1] + pa.total_allocated_bytes()
+    tracemalloc.stop()
+    assert held < 20 * 2**20  # of the 100 MB that all rows are
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_a_batch_is_checked_once_however_few_rows_of_it_are_held_at_a_time(tmp_path, ending, monkeypatch):
+    table, path = (
+        pa.table({"text": ["late goal"] * 1000, "words": [["late", "goal"]] * 1000}),
+        tmp_path / f"in.{ending}",
+    )
+    if ending == "parquet":
+        pq.write_table(table, path)
+    else:
+        with pa.ipc.new_file(path, table.schema) as file:
+            file.write_table(table)
+    checked, is_sound = [], tables._is_sound
+    monkeypatch.setattr(tables, "_is_sound", lambda column: checked.append(len(column)) or is_sound(column))
+    assert len(list(open_source(path).records(None))) == 1000
+    assert sum(checked) == 2 * 1000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import asdict
 from itertools import islice
 from json import loads
 from pathlib import Path
@@ -32,7 +33,7 @@ def predict(
         list[str] | None, typer.Argument(help="Texts; - reads them from stdin, one a line.", metavar="TEXT")
     ] = None,
     tasks: Annotated[
-        str | None, typer.Option(help="Only these tasks, with commas between them.", metavar="A,B")
+        list[str] | None, typer.Option(help="Only these tasks, with commas between them.", metavar="A,B")
     ] = None,
     pair: Annotated[
         bool, typer.Option("--pair", help="Texts come in twos (on stdin: with a tab between them).")
@@ -78,7 +79,9 @@ def predict(
         typer.Option(help="cuda: the model on a GPU; by default the engine, or the model on the CPU.", metavar="cuda"),
     ] = None,
     precision: Annotated[str, typer.Option(help="With --device: fp32, or bf16 for a GPU.")] = "fp32",
-    json: Annotated[bool, typer.Option("--json", help="One JSON object a text on stdout.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="One JSON object a text on stdout; with --output one about the job.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
 ) -> None:
     """Answer every task for texts, or for the rows of a file.
@@ -103,7 +106,7 @@ def predict(
     from onepass.loading import load, load_fastest
 
     model = load_fastest(folder) if device is None else load(folder, device, precision=precision)
-    names = None if tasks is None else [name.strip() for name in tasks.split(",") if name.strip()]
+    names = None if tasks is None else [name.strip() for name in ",".join(tasks).split(",") if name.strip()]
     if input is None:
         asked: set[str] = set()
         for labelled in _answers(model, _given(texts or [], pair, rows), names):
@@ -135,7 +138,7 @@ def predict(
         spreadsheet_safe=spreadsheet_safe,
         overwrite=force,
     )
-    _run(job, progress(quiet))
+    _run(job, progress(quiet), json)
 
 
 def _check_usage(
@@ -147,6 +150,8 @@ def _check_usage(
     rows: bool,
     json: bool,
 ) -> None:
+    if texts and "-" in texts and len(texts) > 1:
+        raise ConfigError("- reads all texts from stdin: give no others beside it.")
     if texts and input:
         raise ConfigError("Give texts or --input, not both.")
     if not texts and not input:
@@ -265,17 +270,20 @@ def _stream(source: Source, questions: Questions, input: Path, versions_of: Aski
     from onepass.data.rows import RowFaults
     from onepass.filejob.records import Reject, Row, pieces
 
-    faults = RowFaults(input)
+    faults, answered = RowFaults(input), 0
     for piece in pieces(source, None):
         labelled, rejects = questions.label([record for record in piece if isinstance(record, Row)])
         for _, answers in labelled:
             found = list({id(one): one for one in answers.values()}.values())
             for one in versions_of.with_versions(found) if versions_of is not None else found:
                 write_json(one.to_dict())
+        answered += len(labelled)
         for reject in [record for record in piece if isinstance(record, Reject)] + rejects:
             faults.add(reject.number, reject.reason, reject.line)
     for message in faults.messages():
         say(message)
+    if not answered:
+        raise DataError(f"No row of {input} could be labelled." if faults else f"{input} has no rows.")
 
 
 def _say_left(input: Path, tasks: Sequence[str]) -> None:
@@ -283,7 +291,7 @@ def _say_left(input: Path, tasks: Sequence[str]) -> None:
         say(f"Not asked, because {input} lacks columns that they read: {', '.join(tasks)}.")
 
 
-def _run(job: FileJob, show_progress: bool) -> None:
+def _run(job: FileJob, show_progress: bool, json: bool) -> None:
     """Do a job with a progress bar, and tell what was done."""
     from tqdm import tqdm
 
@@ -305,11 +313,14 @@ def _run(job: FileJob, show_progress: bool) -> None:
     if summary.resumed:
         say(f"This run went on where an earlier one had stopped: rows read by then: {summary.resumed:,}.")
     _say_left(job.path, summary.not_asked)
+    rejects = job.rejects or rejects_beside(job.output)
+    if json:
+        places = {"output": str(job.output), "rejects": str(rejects) if summary.rejected or job.rejects else None}
+        write_json(asdict(summary) | places)
     say(f"Rows labelled: {summary.rows:,}, in {job.output}, with the columns {', '.join(summary.added)}.")
     if summary.truncated:
         say(f"Rows whose text was cut, being longer than the model reads: {summary.truncated:,} ({summary.added[-1]}).")
     if summary.rejected:
-        rejects = job.rejects or rejects_beside(job.output)
         say(f"Rows that could not be labelled: {summary.rejected:,}, in {rejects}, with line and reason.")
         if not summary.rows:
             raise DataError(f"No row of {job.path} could be labelled.")

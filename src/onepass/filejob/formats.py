@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from onepass.data.scalars import Precise
 from onepass.errors import ConfigError
 from onepass.filejob.cells import safe
-from onepass.filejob.records import Precise
 
 Cells = Mapping[str, Any]
 ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")

@@ -75,7 +75,7 @@ def check_paths(source: Path, output: Path, rejects: Path | None, *, overwrite: 
             raise ConfigError(f"There is no folder {path.parent}. Make it first, or choose another output.")
         if path.exists() and source.exists() and path.samefile(source):
             raise ConfigError(f"{path} is the input. Choose another output.")
-        if path.exists() and not overwrite and not Journal(output).path.exists():
+        if path.exists() and not overwrite and not Journal(output).may_replace(path):
             raise ConfigError(f"{path} exists already. Choose another output, or replace it with --force.")
     if named[0][0].resolve() == named[1][0].resolve():
         raise ConfigError(f"{output} is given both for the answers and for the rejected rows. Choose two names.")
@@ -131,7 +131,7 @@ class FileJob:
             fresh = state is None
             if state is None:
                 shutil.rmtree(self.journal.folder, ignore_errors=True)
-                state = State(self.settings, source.columns)
+                state = State(self.settings, source.columns, overwrite=self.overwrite)
             resumed = state.rows + state.rejected
             try:
                 if state.finished is None:

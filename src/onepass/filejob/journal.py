@@ -34,6 +34,8 @@ class State:
     """The bytes of each draft that count"""
     finished: dict[str, str] | None = None
     """When all is written: the files to move, by where they go"""
+    overwrite: bool = False
+    """Whether the job began with the leave to replace what is there"""
 
 
 class Journal:
@@ -56,6 +58,14 @@ class Journal:
             raise ConfigError(
                 f"{self.path} cannot be read, or is of another version. Start anew by removing {self.folder}."
             ) from None
+
+    def may_replace(self, path: Path) -> bool:
+        """Whether the unfinished job may write over a file: with leave, or if it is the one that it put there."""
+        state = self.read()
+        if state is None:
+            return False
+        name = (state.finished or {}).get(str(path.absolute()))
+        return state.overwrite or (name is not None and not self.draft(name).exists())
 
     def write(self, state: State) -> None:
         """Replace the state, so that a kill leaves this one or the one before."""

@@ -1,10 +1,11 @@
 """What a model is asked about the rows of a file, and the columns its answers become."""
 
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
-from onepass.errors import ConfigError, DataError
+from onepass.errors import ConfigError, DataError, did_you_mean
 from onepass.filejob.records import Reject, Row, shown, unwritable
 from onepass.heads import make_kind
 from onepass.heads.base import blank
@@ -100,12 +101,28 @@ class Questions:
             places = [i for i, row in enumerate(rows) if row.number not in rejects and read in asked[i]]
             keys = {i: id(asked[i][read]) if isinstance(asked[i][read], dict) else asked[i][read] for i in places}
             different = {key: asked[i][read] for i, key in keys.items()}
-            labelled = self.model.label(list(different.values()), names) if different else ()
-            answers = dict(zip(different, labelled, strict=True))
+            answers, unanswered = self._labelled(different, names)
             for i in places:
-                found[i].update((name, answers[keys[i]]) for name in names)
+                if keys[i] in answers:
+                    found[i].update((name, answers[keys[i]]) for name in names)
+                else:
+                    row = rows[i]
+                    rejects[row.number] = Reject(row.number, row.line, unanswered[keys[i]], _begins(row))
         done = [(row, answers) for row, answers in zip(rows, found, strict=True) if row.number not in rejects]
         return done, list(rejects.values())
+
+    def _labelled(self, texts: dict[Any, Any], names: list[str]) -> tuple[dict[Any, Labelled], dict[Any, str]]:
+        """The answers to texts by their keys, and why some have none; one text costs the others nothing."""
+        try:
+            labelled = self.model.label(list(texts.values()), names) if texts else ()
+            return dict(zip(texts, labelled, strict=True)), {}
+        except DataError as error:
+            if len(texts) == 1:
+                return {}, {key: str(error).removeprefix("Text 1: ") for key in texts}
+        middle = len(texts) // 2
+        halves = dict(islice(texts.items(), middle)), dict(islice(texts.items(), middle, None))
+        (first, first_faults), (second, second_faults) = (self._labelled(half, names) for half in halves)
+        return first | second, first_faults | second_faults
 
     def _texts(self, row: Row) -> tuple[dict[tuple[str, ...], Any], str]:
         """The texts of a row by the columns they are in, and why it must be rejected, if so."""
@@ -117,11 +134,10 @@ class Questions:
             if not self._plain(read, names, values):
                 given = self._given(read, names, values)
                 holes = {column for column, value in given.items() if blank(value)}
-                asked = [self.known[name] for name in names]
                 try:
-                    lacks = any(kind.lacks(task, holes) or kind.item(task, given) is None for task, kind in asked)
+                    lacks = any(self._lacks(name, given, holes) for name in names)
                 except ValueError as error:
-                    return {}, f"task {names[0]!r} {error}"
+                    return {}, str(error)
                 if lacks:
                     empty.update(dict.fromkeys(missing))
                 else:
@@ -138,6 +154,14 @@ class Questions:
                 texts[read] = str(values[0]) if len(values) == 1 else tuple(map(str, values))
         # In a wide table a row may have the text of some tasks only.
         return texts, "" if texts else f"there is no text in {' and '.join(map(repr, empty))}."
+
+    def _lacks(self, name: str, given: dict[str, Any], holes: set[str]) -> bool:
+        """Whether a row has nothing to read for a task."""
+        task, kind = self.known[name]
+        try:
+            return kind.lacks(task, holes) or kind.item(task, given) is None
+        except ValueError as error:
+            raise ValueError(f"task {name!r} {error}") from None
 
     def _given(self, read: tuple[str, ...], names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
         """The cells of a row by the columns that the tasks know them by; `text` names others than those."""
@@ -167,6 +191,7 @@ def _check_columns(source: Path, columns: Sequence[str], groups: dict[tuple[str,
         if missing := [column for column in read if column not in columns]:
             raise DataError(
                 f"{source} has no column {missing[0]!r}, which {', '.join(tasks)} "
-                f"{'reads' if len(tasks) == 1 else 'read'}. Columns: {', '.join(columns)}. "
+                f"{'reads' if len(tasks) == 1 else 'read'}.{did_you_mean(missing[0], columns)} Columns: "
+                f"{', '.join(columns)}. "
                 "Name the column of the text with --text."
             )

@@ -40,12 +40,6 @@ class Reject:
         return {"row": self.number, "line": self.line, "reason": self.reason, "start": self.start}
 
 
-class Precise(str):
-    """A value that only Arrow has (a time in nanoseconds): as text, and as it was for a file that can hold it."""
-
-    scalar: Any
-
-
 Record = Row | Reject
 Position = dict[str, int]
 
@@ -94,6 +88,15 @@ def unwritable(value: Any) -> str | None:
     elif isinstance(value, list):
         return next((fault for item in value if (fault := unwritable(item))), None)
     return None
+
+
+def depth_of(value: Any) -> int:
+    """How many lists and mappings lie in each other."""
+    depth, level = 0, [value]
+    while level := [one for one in level if isinstance(one, (list, dict))]:
+        depth += 1
+        level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)]
+    return depth
 
 
 def shown(text: str) -> str:

@@ -5,8 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from onepass.data.files import RowFaults, column_names, read_chunks
+from onepass.data.scalars import python_value
 from onepass.errors import DataError
-from onepass.filejob.records import PIECE_CHARACTERS, PIECE_ROWS, Position, Precise, Record, Reject, Row
+from onepass.filejob.records import PIECE_CHARACTERS, PIECE_ROWS, Position, Record, Reject, Row
+
+BATCH_ROWS = 16
+"""Rows that are held at a time, in Arrow and in Python: few, since a small file may say a long text again and again"""
 
 
 class _TableSource:
@@ -49,9 +53,16 @@ class _TableSource:
         raise NotImplementedError
 
     def _rows(self, batch: Any) -> Iterator[Record]:
+        # Once for the batch: a slice is checked with all values behind it, those of other rows too.
+        sound = {name: _is_sound(batch.column(name)) for name in self.columns}
+        size = max(1, min(BATCH_ROWS, PIECE_CHARACTERS * batch.num_rows // max(batch.nbytes, 1)))
+        for start in range(0, batch.num_rows, size):
+            yield from self._few(batch.slice(start, size), sound)
+
+    def _few(self, batch: Any, sound: dict[str, bool]) -> Iterator[Record]:
         columns, faults = {}, dict[int, str]()
         for name in self.columns:
-            columns[name] = _values(name, batch.column(name), faults)
+            columns[name] = _values(name, batch.column(name), sound[name], faults)
         for place, values in enumerate(zip(*columns.values(), strict=True)):
             self.row += 1
             # Of the row alone: a resumed run reads other batches, and must end its pieces at the same rows.
@@ -62,57 +73,30 @@ class _TableSource:
                 yield Row(self.row, None, dict(zip(columns, values, strict=True)), size)
 
 
-def _values(name: str, column: Any, faults: dict[int, str]) -> list[Any]:
+def _is_sound(column: Any) -> bool:
+    """Whether all values can be read; offsets of a damaged file may point outside of it."""
     try:
-        column.validate(full=True)  # offsets of a damaged file may point outside of it
+        column.validate(full=True)
+    except Exception:  # noqa: BLE001  each value is tried by itself, and says why
+        return False
+    return True
+
+
+def _values(name: str, column: Any, sound: bool, faults: dict[int, str]) -> list[Any]:
+    try:
+        if not sound:
+            column.validate(full=True)
         return list(column.to_pylist())
     except Exception:  # noqa: BLE001  each value is tried again
         values: list[Any] = [None] * len(column)
         for place in range(len(column)):
             try:
                 column.slice(place, 1).validate(full=True)
-                values[place] = _value(column[place])
+                values[place] = python_value(column[place])
             except Exception as error:  # noqa: BLE001  the reason goes to the reject file
                 reason = str(error).strip().partition("\n")[0].rstrip(".")
                 faults[place] = f"column {name!r} cannot be read ({reason})."
         return values
-
-
-def _value(scalar: Any) -> Any:
-    """A value in Python, with the times in it that Python has no words for as Arrow has them."""
-    import pyarrow as pa
-
-    try:
-        return scalar.as_py()
-    except (ValueError, OverflowError):  # Python's times have no nanoseconds, and end with the year 9999
-        kind, inner = scalar.type, getattr(scalar, "value", None)
-        if isinstance(inner, pa.Scalar):  # of a dictionary, or of runs
-            return _value(inner)
-        if pa.types.is_struct(kind) and len(set(scalar)) == kind.num_fields:  # no dict has a name twice
-            return {name: _value(scalar[name]) for name in scalar}
-        if pa.types.is_map(kind):
-            return [(_value(pair[0]), _value(pair[1])) for pair in scalar.values]
-        if hasattr(kind, "value_field"):  # a list of any sort
-            return [_value(item) for item in scalar.values]
-        if not pa.types.is_temporal(kind):
-            raise
-        value = Precise(_text(scalar))
-        value.scalar = scalar
-        return value
-
-
-def _text(time: Any) -> str:
-    """A time as Arrow writes it."""
-    import pyarrow as pa
-
-    if getattr(time.type, "tz", None) is None:
-        return str(time.cast("string"))
-    # In a zone Arrow writes nonsense for times out of its range, and nothing if it does not know the zone.
-    plain = str(time.cast(pa.timestamp(time.type.unit)).cast("string"))
-    try:
-        return plain if plain.startswith("<") else str(time.cast("string"))
-    except pa.ArrowInvalid:
-        return f"{plain}Z"
 
 
 class ParquetSource(_TableSource):
@@ -124,6 +108,9 @@ class ParquetSource(_TableSource):
         super().__init__(path)
         self.file = pyarrow.parquet.ParquetFile(path)
         self.schema = self.file.schema_arrow
+        # A dictionary is read anew for each batch, and holds a long text once.
+        is_dictionary = any(map(pyarrow.types.is_dictionary, self.schema.types))
+        self.most = PIECE_ROWS if is_dictionary else BATCH_ROWS
         self.rows = self.file.metadata.num_rows
 
     def close(self) -> None:
@@ -135,8 +122,8 @@ class ParquetSource(_TableSource):
             if done >= about.num_rows:
                 done -= about.num_rows
                 continue
-            # Texts of a megabyte come in smaller batches.
-            size = max(1, min(PIECE_ROWS, PIECE_CHARACTERS * about.num_rows // max(about.total_byte_size, 1)))
+            # Texts of a megabyte come one by one, unless a dictionary holds them once for all rows.
+            size = max(1, min(self.most, PIECE_CHARACTERS * about.num_rows // max(about.total_byte_size, 1)))
             for batch in self.file.iter_batches(batch_size=size, row_groups=[group]):
                 if done < batch.num_rows:
                     yield batch.slice(done)
@@ -164,9 +151,8 @@ class ArrowSource(_TableSource):
             reader = self.open_ipc(source)
             is_stream = not hasattr(reader, "num_record_batches")
             for batch in reader if is_stream else map(reader.get_batch, range(reader.num_record_batches)):
-                size = max(1, min(PIECE_ROWS, PIECE_CHARACTERS * batch.num_rows // max(batch.nbytes, 1)))
-                for start in range(done, batch.num_rows, size):
-                    yield batch.slice(start, size)
+                if done < batch.num_rows:
+                    yield batch.slice(done)
                 done = max(0, done - batch.num_rows)
 
 
