@@ -21,6 +21,7 @@ from onepass.server.batcher import MESSAGES
 from onepass.server.body import read_json, tasks_of, texts_of
 from onepass.server.replies import Refused, reply
 from onepass.server.settings import Settings
+from onepass.server.sizes import Reader
 from onepass.server.worker import Served
 
 SETTINGS = Settings()
@@ -40,6 +41,7 @@ class Labels:
     def __init__(self, folder: str):
         self.name = Path(folder).resolve().name
         self.served = Served(Path(folder), threads=os.cpu_count() or 1)
+        self.reader = Reader(self.served.loaded.tokenizer, self.served.described["definitions"])
         self.check_health()
 
     def check_health(self) -> None:
@@ -56,6 +58,7 @@ class Labels:
             body = await read_json(request, SETTINGS.max_body_bytes, ("inputs", "tasks"))
             texts = texts_of(body.get("inputs"), SETTINGS, rows=True)
             tasks = tasks_of(body.get("tasks"), self.served.tasks, texts)
+            await asyncio.to_thread(self.reader.measured, texts, tasks, SETTINGS.max_texts)  # or refused
         except Refused as refused:
             return reply(refused.body(), refused.status, refused.headers())
         found = await asyncio.gather(*(self.label({"text": text, "tasks": tasks}) for text in texts))

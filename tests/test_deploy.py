@@ -53,7 +53,7 @@ def test_the_images_install_what_exists_and_do_not_run_as_root(name: str) -> Non
     assert words.index("USER") > max(place for place, word in enumerate(words) if word == "RUN")
     settings = dict(pair.split("=", 1) for word, rest in found if word == "ENV" for pair in rest.split())
     exposed = dict(found)["EXPOSE"]
-    assert settings["ONEPASS_PORT"] == exposed and f":{exposed}/readyz" in dict(found)["HEALTHCHECK"]
+    assert settings["ONEPASS_PORT"] == exposed and ":$ONEPASS_PORT/readyz" in dict(found)["HEALTHCHECK"]
     assert json.loads(dict(found)["ENTRYPOINT"]) == ["onepass", "serve"]  # no shell between us and SIGTERM
     # A mount keeps the folder it was made of, which is another one after the first change of the model.
     (place, model) = re.findall(r"-v \S+:(/\w+)(?::ro)? -e ONEPASS_MODEL=(\S+)", (DEPLOY / name).read_text())[0]

@@ -151,6 +151,36 @@ def served(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def rows_model(encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained model with its engine, most of whose tasks need rows."""
+    from onepass.encoder.loading import load_encoder
+    from onepass.engine.export import export_model
+    from onepass.methods import make_method
+    from onepass.model import Model
+    from onepass.tasks import MethodChoice, Task
+
+    loaded, tokenizer = load_encoder(encoder, max_length=32)
+    made = Model(make_method("readers", loaded, {}), tokenizer, MethodChoice(name="readers"), "test")
+    yes_no = {"label": "label", "labels": ["no", "yes"]}
+    for task in (
+        Task(name="topic", text="text", **yes_no),
+        Task(name="long", text="text", options={"windows": 4}, **yes_no),
+        Task(name="same", text=["text", "other"], **yes_no),
+        Task(name="tags", kind="tagging", text="said", label="label", labels=["O", "B-x"]),
+        Task(name="pick", kind="choice", text="text", label="label", options={"choices": "names"}),
+        Task(name="two", kind="choice", text="text", label="label", options={"choices": ["one", "other"]}),
+        Task(name="fill", kind="choice", text="text", label="label", options={"choices": "names", "blank": "@x"}),
+        Task(name="word", kind="words", text="text", options={"words": "word", "match": "form"}, **yes_no),
+        Task(name="exact", kind="words", text="text", options={"words": "word"}, **yes_no),
+    ):
+        made.add(task)
+    folder = tmp_path_factory.mktemp("rows") / "model"
+    made.eval().save(folder)
+    export_model(folder)
+    return folder
+
+
 @pytest.fixture
 def start(model: Path, tmp_path: Path) -> Iterator[Start]:
     """Starts servers that end with the test."""

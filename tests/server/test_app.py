@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -156,6 +157,18 @@ def test_other_sites_names_do_not_lead_here(server: Any) -> None:
 def test_unknown_paths_and_verbs_are_told_in_our_shape(server: Any) -> None:
     assert server.get("/nothing")[1]["error"]["code"] == "http"
     assert server.request("DELETE", "/predict")[0] == 405
+
+
+@pytest.mark.parametrize("image", ["Dockerfile", "Dockerfile.cuda"])
+def test_the_images_ask_for_their_health_at_the_port_that_was_set(server: Any, image: str) -> None:
+    server.until(server.is_ready)
+    text = (Path(__file__).parents[2] / "deploy" / image).read_text().replace("\\\n", "")
+    (command,) = re.findall(r"^HEALTHCHECK .* CMD (.*)$", text, re.MULTILINE)
+    here = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "no_proxy": "*"}
+    for port, well in ((server.port, True), (1, False)):
+        environment = os.environ | here | {"ONEPASS_PORT": str(port)}
+        asked = subprocess.run(["sh", "-c", command], env=environment, capture_output=True, check=False)
+        assert (asked.returncode == 0) == well, asked.stderr
 
 
 def test_neither_the_server_nor_a_worker_with_an_engine_imports_torch(server: Any) -> None:

@@ -1,10 +1,13 @@
 """Tasks as archives, and archives that are none."""
 
+import gzip
 import io
 import os
 import re
 import shutil
+import struct
 import tarfile
+import tracemalloc
 import zipfile
 from itertools import count
 from pathlib import Path
@@ -123,7 +126,46 @@ def test_remarks_on_how_options_were_chosen_make_no_other_model(model: Path, tmp
     check_belongs(tmp_path / "out", folder)
 
 
+def headed(kind: bytes, size: int) -> bytes:
+    """A tar whose first header is followed by so many zeros, which are what it is about."""
+    return member("././@LongLink", kind, size).tobuf(tarfile.GNU_FORMAT) + bytes(size)
+
+
+def listing(count: int) -> bytes:
+    """The list of a zip with so many members, and nothing else; its end says that there is one."""
+    name = b"a"
+    entry = struct.pack("<4s24xH16x", b"PK\x01\x02", len(name)) + name
+    return entry * count + struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 1, 1, len(entry) * count, 0, 0)
+
+
+def packed(how: int) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", how) as archive:
+        for name in FILES:
+            archive.writestr(name, b"{}")
+    return made.getvalue()
+
+
+def renamed(name: bytes, flags: int = 0) -> bytes:
+    """A zip whose list gives its only member another name, as long as the one before."""
+    data = bytearray(zipped(abcd=b"{}"))
+    entry = data.index(b"PK\x01\x02")
+    data[entry + 8 : entry + 10] = struct.pack("<H", flags)
+    data[entry + 46 : entry + 50] = name
+    return bytes(data)
+
+
+def misplaced(data: bytes, by: int) -> bytes:
+    """A zip whose end says that its list begins so much later."""
+    end = data.index(b"PK\x05\x06") + 16
+    (place,) = struct.unpack("<L", data[end : end + 4])
+    return data[:end] + struct.pack("<L", place + by) + data[end + 4 :]
+
+
 HOSTILE = {
+    "a name that is no text": renamed(b"\xff\xfe\xff\xff", 0x800),
+    "no name": renamed(b"\0\0\0\0"),
+    "a list that begins behind its end": misplaced(zipped(task_dot_json=b"{}"), 50),
     "nothing": b"",
     "noise": os.urandom(1000),
     "a pickle": b"\x80\x04\x95.",
@@ -140,11 +182,40 @@ HOSTILE = {
     "a device": tarred((member("task.json", tarfile.CHRTYPE), b"")),
     "upwards in a tar": tarred((member("../../task.json"), b"")),
     "many": tarred(*((member(f"{n}/task.json"), b"") for n in range(50))),
+    "a long name": gzip.compress(headed(tarfile.GNUTYPE_LONGNAME, 30 * MOST)),
+    "long remarks": gzip.compress(headed(tarfile.XHDTYPE, 30 * MOST)),
+    "long remarks of a bare tar": headed(tarfile.XHDTYPE, 30 * MOST),
+    "less than a header says": member("task.json", size=30 * MOST).tobuf() + bytes(512),
+    "less than nothing": member("task.json", size=-512).tobuf(tarfile.GNU_FORMAT) + bytes(512),
+    "half a gzip": gzip.compress(os.urandom(5000))[:3000],
+    "a long list": listing(100_000),
+    "packed by bzip2": packed(zipfile.ZIP_BZIP2),
+    "packed by lzma": packed(zipfile.ZIP_LZMA),
 }
 
 
 @pytest.mark.parametrize("data", HOSTILE.values(), ids=HOSTILE.keys())
 def test_what_is_no_task_is_refused_and_nothing_is_written(data: bytes, tmp_path: Path) -> None:
-    with pytest.raises(DataError):
-        unpack(data, tmp_path / "inside" / "out", MOST)
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError):
+            unpack(data, tmp_path / "inside" / "out", MOST)
+        assert tracemalloc.get_traced_memory()[1] < 5 * MOST
+    finally:
+        tracemalloc.stop()
     assert not list(tmp_path.rglob("*"))
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz"])
+@pytest.mark.parametrize("kind", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT])
+def test_a_tar_is_taken_too_with_a_folder_and_remarks_in_it(tmp_path: Path, mode: str, kind: int) -> None:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode=mode, format=kind) as tar:  # type: ignore[call-overload]
+        tar.addfile(member("topic", tarfile.DIRTYPE))
+        for name in FILES:
+            info = member(f"topic/{name}", size=700)
+            if kind == tarfile.PAX_FORMAT:
+                info.mtime = 1234.5  # which needs a remark
+            tar.addfile(info, io.BytesIO(name.encode() * 100))
+    unpack(made.getvalue(), tmp_path / "out", MOST)
+    assert all((tmp_path / "out" / name).read_bytes() == (name.encode() * 100)[:700] for name in FILES)

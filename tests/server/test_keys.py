@@ -34,6 +34,13 @@ def test_a_line_end_behind_a_plain_key_is_no_part_of_it() -> None:
     assert not Keyring.read(None, "\n")
 
 
+@pytest.mark.parametrize("key", ["schl\u00fcssel", "two\nlines", "\U0001f511", "tab\tbed"])
+def test_a_key_that_no_client_could_send_is_refused_at_the_start(key: str) -> None:
+    with pytest.raises(ConfigError, match=r"ONEPASS_ADMIN_KEY holds other characters than .* openssl rand") as told:
+        Keyring.read(None, key, "ONEPASS_ADMIN_KEY")
+    assert key not in str(told.value)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -113,6 +120,9 @@ def test_a_server_with_keys_and_its_end(start: Callable[..., Any], tmp_path: Pat
     server.wait()
     assert server.predict("goal")[0] == server.get("/tasks")[0] == server.get("/metrics")[0] == 401
     assert server.get("/livez")[0] == server.get("/readyz")[0] == 200
+    status, body = server.get("/v2/models/another/ready")
+    assert status == 404 and body["error"]["message"] == "There is no model of this name."  # nor which there is
+    assert server.get(f"/v2/models/{server.folder.name}/ready")[0] == 200
     with server.raw() as connection:  # what comes behind a wrong key is nobody's business
         connection.sendall(3 * b"GET /tasks HTTP/1.1\r\nHost: a\r\n\r\n")
         assert b"".join(iter(lambda: connection.recv(10_000), b"")).count(b"HTTP/1.1 401") == 1

@@ -1,13 +1,160 @@
 """What happens when a worker is killed, stops, or reads a text that breaks it."""
 
+import asyncio
 import signal
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from onepass.errors import FolderError
+from onepass.server.batcher import Batcher
+from onepass.server.child import QUIET_S, Worker
+from onepass.server.metrics import Metrics
+from onepass.server.pool import STALLED_S, Pool
+from onepass.server.settings import Settings
+
+FACTS = {
+    "revision": "0123456789abcdef",
+    "max_length": 32,
+    "tasks": [{"name": "topic"}],
+    "definitions": [{"name": "topic", "kind": "classification", "text": "text", "label": "topic"}],
+}
+
+
+@pytest.fixture
+def no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def idle(worker: Worker) -> None:
+        pass
+
+    monkeypatch.setattr(Worker, "run", idle)
+
+
+def make_pool(folder: Path, **options: Any) -> Pool:
+    settings = Settings(**options)
+    return Pool(folder, settings, Batcher(settings, Metrics()))
+
+
+@pytest.mark.usefixtures("no_processes")
+def test_a_folder_that_is_away_when_its_version_is_loaded_leaves_no_worker_to_be_waited_for(tmp_path: Path) -> None:
+    async def load(pool: Pool) -> Worker:
+        loading = asyncio.create_task(pool._load())
+        await asyncio.sleep(0)
+        (worker,) = pool.starting
+        worker.facts.set_result(FACTS)
+        with pytest.raises(FolderError, match=r"tokenizer\.json cannot be read: No such file"):
+            await loading
+        return worker
+
+    async def refill(pool: Pool) -> Worker:
+        worker = pool.start_worker()
+        worker.facts.set_result(FACTS)
+        await pool._refill(worker)
+        assert pool.failures == 1 and isinstance(pool.first.exception(), FolderError)
+        return worker
+
+    async def left(how: Callable[[Pool], Any]) -> None:
+        pool = make_pool(tmp_path / "away", spare=False)
+        worker = await how(pool)
+        assert worker.gone and not pool.starting and pool._missing()
+
+    asyncio.run(left(load))
+    asyncio.run(left(refill))
+
+
+def test_whoever_asks_whether_the_server_is_ready_learns_nothing_of_its_folders(tmp_path: Path) -> None:
+    async def reasons() -> list[str | None]:
+        pool = make_pool(tmp_path)
+        loading = pool.why_not_ready()
+        pool._failed(FolderError(f"{tmp_path} is no model folder."))
+        pool.first.exception()
+        assert str(tmp_path) in str(pool.refused)  # which /info tells, to those with a key
+        return [loading, pool.why_not_ready()]
+
+    assert asyncio.run(reasons()) == [
+        "the model is being loaded",
+        "no worker could load the model: the log says why",
+    ]
+
+
+@pytest.mark.usefixtures("no_processes")
+def test_a_fault_while_a_folder_is_followed_is_told_and_survived(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def no_memory(pool: Pool, change: Any = None) -> None:
+        raise OSError("no memory to be had")
+
+    async def follow() -> None:
+        await make_pool(tmp_path)._follow("0123456789abcdef")
+
+    monkeypatch.setattr(Pool, "replace", no_memory)
+    asyncio.run(follow())
+    assert "was refused, the old one serves on: no memory to be had" in caplog.text
+
+
+@pytest.mark.usefixtures("no_processes")
+@pytest.mark.parametrize("holds", [False, True])
+def test_a_spare_process_that_fell_silent_is_not_trusted(tmp_path: Path, holds: bool) -> None:
+    def waiting(pool: Pool, silent_s: float) -> Worker:
+        pool.spare = worker = Worker(pool)
+        worker.heard, worker.holds = True, holds
+        worker.beaten -= silent_s
+        return worker
+
+    async def judged() -> None:
+        pool = make_pool(tmp_path, silent_s=3.0)
+        pool._not_before = float("inf")  # nobody is started
+        worker = waiting(pool, 4)
+        assert pool.start_worker() is not worker and worker.gone
+        loading = waiting(pool, 2)
+        assert pool.start_worker() is loading and not loading.gone
+        spare = waiting(pool, 2)
+        for silent_s, gone in ((QUIET_S - 1, False), (QUIET_S + 1, True)):
+            loading.beaten = spare.beaten = time.monotonic() - silent_s
+            pool._look(time.monotonic())
+            assert loading.gone == spare.gone == gone
+
+    async def not_judged() -> None:
+        """By a server that has itself stood still, before it knows that, and while it listens again."""
+        pool = make_pool(tmp_path, silent_s=3.0)
+        worker = waiting(pool, 60)
+        pool._looked -= 2 * STALLED_S
+        assert pool.start_worker() is worker and not worker.gone
+        pool._looked, pool._judge_after = time.monotonic(), time.monotonic() + 3
+        pool._look(time.monotonic())
+        assert not worker.gone
+
+    async def not_begun() -> None:
+        """One that has not spoken yet has the time to load to begin."""
+        pool = make_pool(tmp_path, start_s=100.0)
+        worker = pool.spare = Worker(pool)
+        for seconds, gone in ((99, False), (101, True)):
+            worker.born = worker.beaten = time.monotonic() - seconds
+            pool._not_before = float("inf")
+            pool._look(time.monotonic())
+            assert worker.gone == gone
+
+    for check in (judged, not_judged, not_begun):
+        asyncio.run(check())
+
+
+def test_a_spare_process_that_hangs_keeps_no_place_empty(start: Callable[..., Any], served: Any) -> None:
+    server = start(served, spare=True, silent_s=1.0, start_s=600.0).wait()
+    server.until(lambda: len(server.workers()) == 2)
+    (serving,) = server.get("/info")[1]["workers"]
+    (spare,) = [worker for worker in server.workers() if worker.pid != serving]
+    server.until(lambda: spare.num_threads() > 2)  # one imports, and one says that it is alive
+    time.sleep(1.5)  # one of its threads speaks from now on
+    spare.send_signal(signal.SIGSTOP)
+    time.sleep(1.5)  # longer than a worker may be silent
+    next(worker for worker in server.workers() if worker.pid == serving).kill()
+    server.until(lambda: not server.is_ready())
+    server.until(server.is_ready)
+    assert server.get("/info")[1]["workers"] != [spare.pid]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])

@@ -108,6 +108,64 @@ def test_a_connection_that_is_lost_leaves_nothing_to_the_garbage_collector(ahead
         gc.enable()
 
 
+WHOLE = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}"
+
+
+async def answered(*parts: bytes, then: bytes = b"") -> tuple[bytes, int]:
+    """What a client reads that sends these parts, and when there is an answer to the first, `then`; and how many asked.
+
+    There is an answer only after all parts are there, and after the time for a head is over, if one is begun.
+    """
+    asked, free, metrics = 0, asyncio.Event(), Metrics()
+
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal asked
+        asked += 1
+        await free.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    config, state = uvicorn.Config(slow, log_config=None), ServerState()
+    config.load()
+    guarded = guarded_protocol(Settings(header_s=0.1, body_s=0.1, keep_alive_s=0.2), metrics)
+    listening = await asyncio.get_running_loop().create_server(lambda: guarded(config, state, {}), "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(*listening.sockets[0].getsockname())
+    for part in parts:
+        writer.write(part)
+        await asyncio.sleep(0.3)
+    free.set()
+    found = await reader.readexactly(1) + await reader.read(1000) if then else b""
+    writer.write(then)
+    found += await reader.read()
+    writer.close()
+    listening.close()
+    return found, asked
+
+
+AFTER = {
+    "a head that is not finished": b"GET /livez HTTP/1.1\r\nHost: loc",
+    "a body that is not finished": b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20\r\n\r\n{",
+    "noise": b"GARBAGE\r\n\r\n",
+    "a broken body": b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n",
+    "a head without end": b"GET / HTTP/1.1\r\nX: " + b"x" * 20_000,
+}
+
+
+@pytest.mark.parametrize("after", AFTER.values(), ids=AFTER.keys())
+def test_a_whole_request_is_answered_whatever_comes_after_it(after: bytes) -> None:
+    for ahead, parts in ((1, (WHOLE, after)), (1, (WHOLE + after,)), (3, (3 * WHOLE + after,))):
+        found, asked = asyncio.run(answered(*parts))
+        assert asked == ahead == found.count(b"HTTP/1.1 ") == found.count(b"HTTP/1.1 200")
+        assert found.endswith(b"\r\n\r\nok") and b"connection: close" in found  # and then the connection ends
+
+
+def test_an_empty_line_between_requests_begins_none() -> None:
+    found, asked = asyncio.run(answered(WHOLE, b"\r\n", then=b"\r\n" + WHOLE))
+    assert asked == found.count(b"HTTP/1.1 200") == found.count(b"HTTP/1.1 ") == 2
+    found, asked = asyncio.run(answered(b"\r\n", b"\r\n"))
+    assert asked == 0 and found.startswith(b"HTTP/1.1 408")  # nor does it give time
+
+
 def test_a_client_that_asks_first_whether_it_may_send_too_much_is_refused(server: Any) -> None:
     with server.raw() as connection:
         connection.sendall(HEAD + b"Expect: 100-continue\r\nContent-Length: 2000001\r\n\r\n")

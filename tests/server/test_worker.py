@@ -6,13 +6,16 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from onepass import living
-from onepass.atomic import read_json, write_json
+from onepass.atomic import read_json, write_json, write_manifest
+from onepass.errors import OnepassError
+from onepass.prediction import Labelled, Prediction, Span
 from onepass.server.archive import pack, unpack
 from onepass.server.folder import revision_of
 from onepass.server.frames import frame, receive
@@ -151,6 +154,51 @@ def test_a_row_that_lacks_the_text_of_a_named_task_costs_its_neighbours_nothing(
     alone = [model.answer([{"text": dict(row), "tasks": names}])[0] for names in (["same"], None)]
     assert alone[0] == "cannot_answer" and isinstance(alone[1], dict)
     assert model.answer([{"text": dict(row), "tasks": names} for names in (["same"], None)]) == alone
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_version_whose_answers_are_no_numbers_is_not_taken_over(served: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(served, tmp_path / "model"))
+    path = folder / "tasks" / "tone" / "task.json"
+    known = read_json(path)
+    path.unlink()
+    write_json(path, known | {"fitted": known["fitted"] | {"spread": 1e308}})
+    write_manifest(folder)
+    spoilt = Served(folder)
+    assert spoilt.answer([{"text": "late goal", "tasks": ["tone"]}]) == ["not_finite"]
+    assert isinstance(spoilt.answer([{"text": "late goal", "tasks": ["topic"]}])[0], dict)
+    with pytest.raises(OnepassError, match=r"cannot answer a first text \(not_finite\)\. It was not taken over"):
+        spoilt.warm_up()
+
+
+SPAN = Span("x", 0, 4, "late", float("nan"))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Prediction(float("inf")),
+        Prediction("a", float("nan")),
+        Prediction("a", 0.5, {"a": 0.5, "b": float("nan")}),
+        Prediction([["late", "x"]], None, spans=(SPAN,)),
+        Prediction("late", 0.5, spans=(SPAN,)),
+    ],
+)
+def test_every_number_of_an_answer_is_one_and_pairs_are_tried_before_they_are_served(
+    served: Path, answer: Prediction
+) -> None:
+    model = Served(served)
+    whole = model.model.label
+
+    def spoilt(texts: list[Any], tasks: list[str] | None = None) -> list[Labelled]:
+        found = whole(texts, tasks)
+        return [replace(one, tasks={**one.tasks, "same": answer}) if "same" in one.tasks else one for one in found]
+
+    model.warm_up()
+    model.model = type("Spoilt", (), {"label": staticmethod(spoilt)})
+    assert model.answer([{"text": ["late", "goal"], "tasks": None}]) == ["not_finite"]
+    with pytest.raises(OnepassError, match="not_finite"):
+        model.warm_up()
 
 
 def test_a_folder_that_somebody_laid_among_the_tasks_is_none(served: Path, tmp_path: Path) -> None:

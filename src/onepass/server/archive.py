@@ -1,16 +1,18 @@
 """A task as one file, to carry it from one model to another with the same encoder.
 
 A zip with task.json, weights.safetensors and belongs.json: the fingerprints of what the task works with. What comes in
-is checked before anything is written: names, links, sizes, and how much a member grows.
+is checked before anything is written: names, links, sizes, and how much it grows. A tar is taken too, also with gzip.
 """
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import json
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -23,6 +25,14 @@ from onepass.tasks import Task
 
 FILES = ("task.json", "weights.safetensors", "belongs.json")
 MOST_GROWTH = 100
+MOST_MEMBERS = len(FILES) + 3  # a few folders among them
+MOST_AROUND = 64 * 1024  # bytes of a tar that are no file's: headers and padding
+GZIP, ZIP_ENTRY = b"\x1f\x8b", b"PK\x01\x02"
+# What zipfile and tarfile raise of damaged archives: errors of their own, and whatever their code ran into.
+UNREADABLE = (
+    zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError, RuntimeError, ValueError, LookupError
+)  # fmt: skip
+REMARKS = (tarfile.XHDTYPE, tarfile.XGLTYPE)  # on the members of a tar, such as when they were changed
 SHARED = ("tokenizer.json", "method.safetensors")
 CHOSEN = "chosen"
 """The remarks of a method on how its options were found, such as for how many tasks"""
@@ -76,7 +86,7 @@ def unpack(data: bytes, target: Path, most_bytes: int) -> None:
     """Write the files of an archive into an empty folder; DataError for whatever does not belong into one."""
     found: dict[str, bytes] = {}
     try:
-        for name, stream, size in _members(data):
+        for name, stream, size in _members(data, most_bytes):
             if name in found:
                 raise DataError(f"The archive holds {name} twice.")
             limit = min(most_bytes - sum(map(len, found.values())), size, MOST_GROWTH * max(len(data), 1))
@@ -84,7 +94,7 @@ def unpack(data: bytes, target: Path, most_bytes: int) -> None:
             if len(content) > limit:
                 raise DataError(f"The archive's {name} is larger than it may be.")
             found[name] = content
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, NotImplementedError, RuntimeError) as error:
+    except UNREADABLE as error:
         raise DataError(f"This is no archive that can be read: {type(error).__name__}.") from None
     if missing := [name for name in FILES if name not in found]:
         raise DataError(f"The archive has no {' and no '.join(missing)}. Make one with GET /tasks/NAME/archive.")
@@ -127,30 +137,59 @@ def check_belongs(archived: Path, folder: Path) -> None:
             )
 
 
-def _members(data: bytes) -> Iterator[tuple[str, IO[bytes], int]]:
+def _members(data: bytes, most_bytes: int) -> Iterator[tuple[str, IO[bytes], int]]:
     """The files of a zip or tar, by their bare names."""
     if zipfile.is_zipfile(io.BytesIO(data)):
+        # Before the list is read, which holds an object for each: what it says of its own length may be wrong.
+        if data.count(ZIP_ENTRY) > MOST_MEMBERS:
+            raise too_many()
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             for item in archive.infolist():
                 if item.is_dir():
                     continue
                 if item.external_attr >> 16 & 0o170000 not in (0, 0o100000):
                     raise DataError(f"The archive holds {_bare(item.filename)} as a link or device.")
+                if item.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # others grow without a limit
+                    raise DataError(f"The archive's {_bare(item.filename)} is packed in another way than by deflate.")
                 if item.file_size > MOST_GROWTH * max(item.compress_size, 1):
                     raise DataError(f"The archive's {_bare(item.filename)} grows more than {MOST_GROWTH} times.")
                 with archive.open(item) as stream:
                     yield _bare(item.filename), stream, item.file_size
         return
-    with tarfile.open(fileobj=io.BytesIO(data), mode="r:*") as tar:
-        for number, member in enumerate(tar):
-            if number > len(FILES) + 2:
-                raise DataError("The archive holds more files than a task has.")
-            if member.isdir():
-                continue
-            content = tar.extractfile(member) if member.isreg() else None
-            if content is None:
-                raise DataError(f"The archive holds {_bare(member.name)} as a link or device.")
-            yield _bare(member.name), content, member.size
+    yield from _tar_members(_grown(data, most_bytes))
+
+
+def _tar_members(data: bytes) -> Iterator[tuple[str, IO[bytes], int]]:
+    """The same of a tar. By its headers: `tarfile.open` makes a table of whatever a header of any size says."""
+    place = number = 0
+    while any(block := data[place : place + tarfile.BLOCKSIZE]):  # the last one is empty
+        member = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+        place, number = place + tarfile.BLOCKSIZE, number + 1
+        if number > 2 * MOST_MEMBERS:
+            raise too_many()
+        if not 0 <= member.size <= len(data) - place:
+            raise EOFError
+        if member.isreg():
+            yield _bare(member.name), io.BytesIO(data[place : place + member.size]), member.size
+        elif not member.isdir() and member.type not in REMARKS:
+            raise DataError(f"The archive holds {_bare(member.name)} as a link or device.")
+        place += -(-member.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+
+
+def _grown(data: bytes, most_bytes: int) -> bytes:
+    """A tar out of its gzip, if it is in one."""
+    if not data.startswith(GZIP):
+        return data
+    limit = min(most_bytes + MOST_AROUND, MOST_GROWTH * len(data))
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
+        found = stream.read(limit + 1)
+    if len(found) > limit:
+        raise DataError(f"The archive grows more than {MOST_GROWTH} times, or to more than {most_bytes:,} bytes.")
+    return found
+
+
+def too_many() -> DataError:
+    return DataError("The archive holds more files than a task has.")
 
 
 def _bare(name: str) -> str:

@@ -19,12 +19,14 @@ from onepass.server.exchange import Elsewhere
 from onepass.server.frames import frame, read_frame
 from onepass.server.priority import LOADING
 from onepass.server.replies import Refused
+from onepass.server.sizes import Reader
 
 if TYPE_CHECKING:
     from onepass.server.pool import Pool
     from onepass.server.settings import Settings
 
 SLOWER = 10  # times the measured speed, before a batch counts as hung
+QUIET_S = 10.0  # at least, for one that loads or waits: an import may keep it from speaking
 
 
 class Generation:
@@ -34,7 +36,7 @@ class Generation:
         self.facts, self.tokenizer = facts, tokenizer
         self.revision: str = facts["revision"]
         self.tasks: dict[str, dict[str, Any]] = {task["name"]: task for task in facts["tasks"]}
-        self.windows: int = max(task["windows"] for task in facts["tasks"])
+        self.reader = Reader(tokenizer, facts["definitions"])
         self.workers: list[Worker] = []
         self.retiring = False
 
@@ -45,6 +47,8 @@ class Worker:
     def __init__(self, pool: Pool):
         self.pool = pool
         self.born = self.beaten = time.monotonic()
+        self.heard = False
+        """Whether it ever said anything"""
         self.forward = 0.0
         """When a pass last ended"""
         self.batches: deque[Batch] = deque()
@@ -128,7 +132,7 @@ class Worker:
         self.facts = asyncio.get_running_loop().create_future()
 
     def _hear(self, head: dict[str, Any], body: bytes) -> None:
-        self.beaten = now = time.monotonic()
+        self.beaten, self.heard = (now := time.monotonic()), True
         if head["op"] == "done":
             if head["id"] != self.batches[0].number:  # answers must never reach another request than their own
                 self.why = "it answered out of turn"
@@ -149,16 +153,19 @@ class Worker:
         self.batches.append(batch)
         self.writer.write(frame(batch.head(self.generation.facts["probe"])))
 
+    def silence(self, now: float) -> float:
+        """For how many seconds it said nothing; one that has not begun to speak may still start."""
+        return now - self.beaten if self.heard else 0.0
+
     def trouble(self, now: float, settings: Settings, rate: float) -> str | None:
         """Why the process should be replaced, if so."""
         if self.gone:
             return None
-        if not self.wanted:
-            return None
-        if not self.facts.done():
-            return "it took too long to load the model" if now - self.born > settings.start_s else None
-        if now - self.beaten > settings.silent_s:
-            return f"it said nothing for {now - self.beaten:.1f} s"
+        loads = not self.facts.done()  # or waits to be told to
+        if loads and (self.wanted or not self.heard) and now - self.born > settings.start_s:
+            return "it took too long to load the model"
+        if self.silence(now) > (max(settings.silent_s, QUIET_S) if loads else settings.silent_s):
+            return f"it said nothing for {self.silence(now):.1f} s"
         if self.batches:
             allowed = max(settings.silent_s, SLOWER * self.batches[0].tokens / rate)
             if now - self.running_since > allowed:

@@ -98,7 +98,8 @@ def add_compatible_routes(app: FastAPI, service: Service) -> None:
     @app.get("/v2/models/{model}/ready", responses=NOTHING, tags=["compatible"])
     async def model_ready(request: Request, model: str) -> Response:
         """KServe: as /readyz, for the model of this name."""
-        _check_model(service, model)
+        if model != service.name:  # no key is needed here, so that no name is told
+            raise Refused(404, "unknown_model", "There is no model of this name.")
         return reply({"ready": service.pool.ready}, 200 if service.pool.ready else 503)
 
     @app.get("/v2/models/{model}", responses=NOTHING, tags=["compatible"])

@@ -12,6 +12,9 @@ from onepass.errors import FolderError
 from onepass.heads import make_kind
 from onepass.tasks import Task
 
+READING = ("name", "kind", "text", "label", "options")
+"""What has to be known of a task to know how it reads inputs"""
+
 
 class Unstable(Exception):
     """A folder that was replaced while it was read."""
@@ -32,11 +35,13 @@ def describe(folder: Path) -> dict[str, Any]:
     """A model's tasks, encoder and method, from its JSON files."""
     config = read_config(folder)
     try:
+        tasks = read_tasks(folder)
         return {
             "max_length": config["encoder"]["max_length"],
             "encoder": {key: config["encoder"][key] for key in ("source", "sha256")},
             "method": config["method"],
-            "tasks": [_task(known) for known in read_tasks(folder)],
+            "tasks": [_task(known) for known in tasks],
+            "definitions": [{key: known[key] for key in READING if key in known} for known in tasks],
         }
     except (KeyError, TypeError, ValueError) as error:
         raise FolderError(f"{folder} is no model this version can read: {type(error).__name__} {error}.") from error

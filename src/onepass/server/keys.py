@@ -99,9 +99,14 @@ class Keyring:
         return found
 
     @classmethod
-    def read(cls, path: Path | None, plain: str = "") -> Keyring:
-        """The keys of a file, and one that is given as it is."""
+    def read(cls, path: Path | None, plain: str = "", variable: str = "ONEPASS_API_KEY") -> Keyring:
+        """The keys of a file, and one that is given as it is, by a variable of the environment."""
         plain = plain.strip()  # secrets often end in a line end, which no header can have
+        if not (plain.isascii() and plain.isprintable()):  # headers are read as Latin-1, and clients send UTF-8
+            raise ConfigError(
+                f"{variable} holds other characters than the printable ones of ASCII: no client could send it. Make "
+                "another key, with: openssl rand -hex 32"
+            )
         keys = [Key("default", hash_of(plain))] if plain else []
         if path is None:
             return cls(keys)

@@ -18,8 +18,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from onepass.atomic import reason
 from onepass.encoder.tokenizer import Tokenizer
-from onepass.errors import OnepassError
+from onepass.errors import FolderError, OnepassError
 from onepass.server.batcher import Batcher
 from onepass.server.child import Generation, Worker
 from onepass.server.folder import revision_of
@@ -69,6 +70,8 @@ class Pool:
         self._seen, self._tries, self._next_try = "", 0, 0.0
         self._unread = 0
         """How often in a row the folder could not be read"""
+        self._looked = time.monotonic()
+        """When the workers were last looked at"""
         self._judge_after = 0.0
         """No worker is found silent before this: the server did not listen"""
         self.draining = False
@@ -123,7 +126,8 @@ class Pool:
         """Tell a worker to load: the given one, which rests, else the spare one, else a new one."""
         if worker is None:
             worker, self.spare = self.spare, None
-        if worker is not None and worker.holds and time.monotonic() - worker.beaten > self.settings.silent_s:
+        now = time.monotonic()
+        if worker is not None and self._listens(now) and worker.silence(now) > self.settings.silent_s:
             worker.kill("it said nothing while it waited")
         if worker is None or worker.gone:
             worker = Worker(self)
@@ -179,7 +183,7 @@ class Pool:
             if len({found["revision"] for found in facts}) > 1:
                 raise Refused(409, "refused", "The model folder was replaced while it was read. Try again.")
             return Generation(facts[0], self._tokenizer(facts[0])), workers
-        except (OnepassError, Refused):
+        except BaseException:  # a worker that stayed among those that start would be waited for
             for worker in workers:
                 self._release(worker, "its model was refused")
             raise
@@ -230,7 +234,10 @@ class Pool:
     def _tokenizer(self, facts: dict[str, Any]) -> Tokenizer:
         """The tokenizer of a version; mostly that of the one before, and reading it would hold up everybody."""
         path, length = self.folder / "tokenizer.json", facts["max_length"]
-        known = path.read_bytes(), length
+        try:
+            known = path.read_bytes(), length
+        except OSError as error:  # the folder is away for a moment
+            raise FolderError(f"{path} cannot be read: {reason(error)}.") from error
         if self._read is None or self._read[0] != known:
             self._read = known, Tokenizer.load(path, length)
         return self._read[1]
@@ -239,14 +246,13 @@ class Pool:
         """One more worker for the current version."""
         try:
             facts = await worker.facts
+            if self.current is not None and facts["revision"] == self.current.revision:
+                self._join(worker, self.current)
+            else:
+                self.adopt(Generation(facts, self._tokenizer(facts)), [worker])
         except (OnepassError, Refused) as error:
             self._release(worker, "its model was refused")
             self._failed(error)
-            return
-        if self.current is not None and facts["revision"] == self.current.revision:
-            self._join(worker, self.current)
-        else:
-            self.adopt(Generation(facts, self._tokenizer(facts)), [worker])
 
     def _failed(self, error: Exception) -> None:
         if self._closed:  # it did not fail: the server ends
@@ -283,12 +289,13 @@ class Pool:
         return self.why_not_ready() is None
 
     def why_not_ready(self) -> str | None:
+        """In words that anyone may read: not those of `refused`, which name folders."""
         now = time.monotonic()
         if self._closed or self.draining:
             return "shutting down"
         workers = [worker for worker in (self.current.workers if self.current else []) if worker.ready]
         if not workers:
-            return self.refused or "the model is being loaded"
+            return "no worker could load the model: the log says why" if self.refused else "the model is being loaded"
         if all(now - worker.beaten > min(1.0, self.settings.silent_s) for worker in workers):
             return "no worker says that it is alive"
         if all(now - worker.forward > FRESH_S for worker in workers):
@@ -297,23 +304,28 @@ class Pool:
 
     async def watch(self) -> None:
         """Look after the workers until the server ends."""
-        ticks, before = 0, time.monotonic()
+        ticks, self._looked = 0, time.monotonic()
         while True:
             now = time.monotonic()
-            if now - before > STALLED_S:  # stopped, starved or busy: what the workers said meanwhile is still unread
+            if now - self._looked > STALLED_S:  # stopped, starved or busy: what the workers said is still unread
                 self._judge_after = now + self.settings.silent_s
-            before = now
+            self._looked = now
             self._look(now)
             if self.settings.watch and ticks % 10 == 0 and self.current is not None:
                 self._look_at_folder()
             ticks += 1
             await asyncio.sleep(TICK_S)
 
+    def _listens(self, now: float) -> bool:
+        """Whether a worker's silence means anything; not after the server stood still, nor before that is noticed."""
+        return now >= self._judge_after and now - self._looked <= STALLED_S
+
     def _look(self, now: float) -> None:
         self.batcher.sweep()
         generations = list(self.batcher.generations)
-        for worker in [*self.starting, *(worker for generation in generations for worker in generation.workers)]:
-            trouble = worker.trouble(now, self.settings, self.batcher.rate) if now >= self._judge_after else None
+        workers = [worker for generation in generations for worker in generation.workers]
+        for worker in [*self.starting, *workers, *([self.spare] if self.spare else [])]:
+            trouble = worker.trouble(now, self.settings, self.batcher.rate) if self._listens(now) else None
             if trouble:
                 log.warning("worker %d is replaced: %s", worker.number, trouble)
                 worker.kill(trouble)
@@ -375,7 +387,7 @@ class Pool:
     async def _follow(self, revision: str) -> None:
         try:
             await self.replace()
-        except (OnepassError, Refused) as error:
+        except (OnepassError, Refused, OSError) as error:
             log.error("revision %s of the model folder was refused, the old one serves on: %s", revision, error)
 
     def kill_all(self) -> None:

@@ -12,7 +12,7 @@ import random
 from collections import Counter
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from onepass.server.metrics import Metrics
 from onepass.server.settings import Settings
@@ -66,7 +66,10 @@ def guarded_protocol(settings: Settings, metrics: Metrics) -> type[HttpToolsProt
         _phase = ""
         _between = True
         """Whether the next byte begins a request"""
-        _upgraded = False
+        _deaf = False
+        """Whether what comes is passed over: it is no request that we could answer"""
+        _whole: RequestResponseCycle | None = None
+        """The last request that came in whole"""
         _head = 0
         _received = 0
         _useful = 0
@@ -93,11 +96,13 @@ def guarded_protocol(settings: Settings, metrics: Metrics) -> type[HttpToolsProt
                     del addresses[address]
             super().connection_lost(exc)
             # Requests know their connection: left to the garbage, hundreds of them would hold everybody up at once.
-            self.cycle = None  # type: ignore[assignment]
+            self.cycle = self._whole = None  # type: ignore[assignment]
             self.pipeline.clear()
 
         def data_received(self, data: bytes) -> None:
-            if self.transport.is_closing() or self._upgraded:
+            if self.transport.is_closing() or self._deaf:
+                return
+            if self._between and not data.strip(b"\r\n"):  # an empty line begins no request
                 return
             if self._between:
                 self._between, self._head = False, 0
@@ -124,7 +129,7 @@ def guarded_protocol(settings: Settings, metrics: Metrics) -> type[HttpToolsProt
             if len(self.pipeline) > MOST_WAITING:
                 raise Refusal
             if self.parser.should_upgrade():  # to nothing that we speak: what follows is no request
-                self._upgraded, self.cycle.keep_alive = True, False
+                self._deaf, self.cycle.keep_alive = True, False
             self._received = self._useful = 0
             self._enter("body", settings.body_s)
 
@@ -134,10 +139,12 @@ def guarded_protocol(settings: Settings, metrics: Metrics) -> type[HttpToolsProt
 
         def on_message_complete(self) -> None:
             super().on_message_complete()
-            self._between = True
+            self._between, self._whole = True, self.cycle
             self._enter("")
 
         def send_400_response(self, msg: str) -> None:
+            if self._answers_first():
+                return
             if self._answering():  # what is on its way cannot be taken back
                 self.transport.close()
             else:
@@ -148,9 +155,22 @@ def guarded_protocol(settings: Settings, metrics: Metrics) -> type[HttpToolsProt
                     cycle.message_event.set()
 
         def _answering(self) -> bool:
-            """Whether an answer to an earlier request, or a part of this one's, is on its way."""
-            unanswered = self.cycle is not None and not self.cycle.response_complete
-            return unanswered and (bool(self.pipeline) or self.cycle.response_started)
+            """Whether a part of an answer is on its way."""
+            return self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
+
+        def _answers_first(self) -> bool:
+            """Whether requests that came in whole wait for answers, after the last of which the connection ends.
+
+            What is wrong is not with them but with what came after: it is dropped, and so is all that follows.
+            """
+            if self._whole is None or self._whole.response_complete:
+                return False
+            if self.cycle is not self._whole:  # begun, and the last in line
+                self.cycle.disconnected = True
+                self.pipeline.popleft()
+            self.cycle, self._whole.keep_alive, self._deaf = self._whole, False, True
+            self._enter("write" if self.flow.write_paused else "", settings.body_s)
+            return True
 
         def _enter(self, phase: str, seconds: float = 0.0) -> None:
             if self._deadline is not None:
@@ -169,6 +189,8 @@ def guarded_protocol(settings: Settings, metrics: Metrics) -> type[HttpToolsProt
 
         def _end(self, reason: str, status: bytes) -> None:
             metrics.closed.labels(reason).inc()
+            if self._answers_first():
+                return
             if not self._answering():
                 self.transport.write(
                     b"HTTP/1.1 " + status + b"\r\ncontent-length: 0\r\nconnection: close\r\nretry-after: 1\r\n\r\n"

@@ -50,7 +50,7 @@ def serve(folder: Path, settings: Settings, say: Callable[[str], None]) -> None:
     """Serve a model folder until a signal; raises what is the user's to mend."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     keys = Keyring.read(settings.keys, os.environ.pop("ONEPASS_API_KEY", ""))
-    admin_keys = Keyring.read(settings.admin_keys, os.environ.pop("ONEPASS_ADMIN_KEY", ""))
+    admin_keys = Keyring.read(settings.admin_keys, os.environ.pop("ONEPASS_ADMIN_KEY", ""), "ONEPASS_ADMIN_KEY")
     settings.check(authenticated=bool(keys))
     revision_of(folder)
     _check_moderation(settings.moderation, describe(folder)["tasks"])

@@ -18,6 +18,7 @@ from onepass.server.exchange import Answers, probed
 from onepass.server.faults import faulty
 from onepass.server.folder import Unstable, describe, revision_of
 from onepass.server.forms import fits, form_of
+from onepass.server.sizes import keep_short
 
 ABSTAINED = "(abstained)"
 SHORT, TOGETHER = (6, 10, 14, 18), 6  # words of a text, and texts of a batch, that a worker is made ready for
@@ -40,6 +41,7 @@ class Served:
         self.files = listed_files(folder)
         self.described = describe(folder)
         self.loaded: Any = load_model(folder, threads, device, before.loaded if before else None)
+        keep_short(self.loaded.kinds, self.described["max_length"])
         self.model = faulty(self.loaded)
         if revision_of(folder) != self.revision:
             raise Unstable(f"{folder} was replaced while it was read.")
@@ -52,14 +54,18 @@ class Served:
         self.labels = {name: frozenset(task["labels"]) for name, task in self.tasks.items()}
 
     def answer(self, items: Sequence[dict[str, Any]]) -> list[dict[str, Any] | str]:
-        """For each item its answer, or the code of what went wrong; inputs of the same form run together."""
+        """For each item its answer, or the code of what went wrong; inputs of the same form run together.
+
+        Rows only with those that are asked the same: a text is read once whatever is asked, a row for every task.
+        """
         results: list[dict[str, Any] | str] = ["failed"] * len(items)
         forms: dict[Any, list[int]] = {}
         for place, item in enumerate(items):
             if any(name not in self.tasks for name in item["tasks"] or ()):
                 results[place] = "unknown_task"  # it was there when the request came in
             else:
-                forms.setdefault(form_of(item["text"]), []).append(place)
+                asked = tuple(item["tasks"] or ()) if isinstance(item["text"], dict) else ()
+                forms.setdefault((form_of(item["text"]), asked), []).append(place)
         for places in forms.values():
             self._together(items, places, results)
         return results
@@ -91,13 +97,12 @@ class Served:
     def _answer(self, labelled: Any, names: Sequence[str] | None) -> dict[str, Any] | str:
         tasks = {}
         for name in labelled.tasks if names is None else names:
-            # Beside others that are asked all tasks, a row is asked only those that it has texts for.
-            if name not in labelled.tasks:
+            if name not in labelled.tasks:  # since it was asked, the task of this name has come to read something else
                 return "cannot_answer"
             known, prediction = self.tasks[name], labelled.tasks[name].to_dict()
-            score = prediction.get("score")
-            if (score is not None and not math.isfinite(score)) or not _finite(prediction.get("scores") or {}):
+            if not _finite([prediction.get(key) for key in ("label", "score", "scores", "spans")]):
                 return "not_finite"
+            score = prediction["score"]
             unsure = score is not None and score < self.abstain_below
             said: dict[str, Any] = {"threshold": None, "abstained": False} | prediction
             if unsure and not said["abstained"]:
@@ -153,7 +158,7 @@ class Served:
         return dict.fromkeys(next(iter(self.tasks.values()))["reads"], text)
 
     def warm_up(self, pause: float = 0) -> None:
-        """Run real passes, which also tells how long they take; if that is known from the version before, only one.
+        """Run passes, which also tells how long they take; if that is known from the version before, only the first.
 
         With pauses of so many times a pass: the runtime's threads are as important as those of the worker that answers
         meanwhile.
@@ -162,9 +167,10 @@ class Served:
         name = next(name for name, task in self.tasks.items() if fits(form_of(text), task))
         every, one = {"text": text, "tasks": None}, {"text": text, "tasks": [name]}
         eight = [{"text": self.probe(24, number), "tasks": None} for number in range(8)]
-        (first,) = self._proven([every])
-        for task, answer in first["tasks"].items() if isinstance(first, dict) else ():
-            self.tasks[task]["several"] = isinstance(answer["label"], list)
+        for given in [text, [text, text]] if {1, 2} <= {task["texts"] for task in self.tasks.values()} else [text]:
+            (first,) = self._proven([{"text": given, "tasks": None}])
+            for task, answer in first["tasks"].items() if isinstance(first, dict) else ():
+                self.tasks[task]["several"] = isinstance(answer["label"], list)
         if self.times:
             return
         times: dict[str, list[float]] = {"pass_ms": [], "one_task_ms": [], "eight_ms": []}
@@ -215,8 +221,13 @@ def load_model(folder: Path, threads: int, device: str = "cpu", before: Any = No
         raise ConfigError(f"The model cannot be put on {device}: {str(error).splitlines()[0]}") from None
 
 
-def _finite(scores: dict[str, Any]) -> bool:
-    return all(not isinstance(score, float) or math.isfinite(score) for score in scores.values())
+def _finite(value: Any) -> bool:
+    """Whether all numbers of an answer, or of a part of it, are."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, dict):
+        return all(map(_finite, value.values()))
+    return not isinstance(value, list) or all(map(_finite, value))
 
 
 def _report(error: BaseException) -> None:

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from onepass.server.pool import Pool
 from onepass.server.replies import Refused
 from onepass.server.settings import Settings
 
-CHARACTERS_A_TOKEN = 5
 FEW_CHARACTERS = 4000  # cut into tokens at once; more in a thread, while other requests go on
 
 
@@ -114,7 +114,7 @@ class Service:
         arrived = time.monotonic()
         self._check_under_way(key, key.under_way)
         generation = self.generation()
-        sizes = await self._measure(texts, generation)
+        sizes = await self._measure(texts, tasks, generation)
         key.charge(sum(sizes))
         ask = Ask(texts, tasks, sizes, deadline=arrived + seconds)
         self.batcher.submit(ask)
@@ -133,21 +133,13 @@ class Service:
         assert ask.generation is not None  # it has answered
         return Answered(ask, ask.generation)
 
-    async def _measure(self, texts: Sequence[Any], generation: Generation) -> list[int]:
-        """The tokens of each input, about: a task that reads long texts in windows reads more than one sequence."""
-        parts = [(part,) for text in texts for part in strings(text)]
-        encode = generation.tokenizer.encode
-        few = sum(len(part) for (part,) in parts) <= FEW_CHARACTERS
-        encoded = iter(encode(parts) if few else await asyncio.to_thread(encode, parts))
-        most = generation.windows * generation.tokenizer.max_length
-        sizes = []
-        for text in texts:
-            size = 0
-            for part in strings(text):
-                tokens = len(next(encoded))
-                size += max(tokens, min(len(part) // CHARACTERS_A_TOKEN, most)) if generation.windows > 1 else tokens
-            sizes.append(max(1, size))
-        return sizes
+    async def _measure(self, texts: Sequence[Any], tasks: Sequence[str] | None, generation: Generation) -> list[int]:
+        """The tokens of each input."""
+        measured = partial(generation.reader.measured, texts, tasks, self.settings.max_texts)
+        # How much rows are, with all of their candidates, is known only then.
+        few = not any(isinstance(text, dict) for text in texts)
+        few = few and sum(len(part) for text in texts for part in strings(text)) <= FEW_CHARACTERS
+        return measured() if few else await asyncio.to_thread(measured)
 
     async def close(self) -> None:
         self.changes.close()

@@ -36,7 +36,7 @@ class Settings:
     deadline_s: float = _flag(30.0, "Answer 504 after this; a request may ask for less with X-Deadline-Ms.", 0.1)
     max_body_bytes: int = _flag(2_000_000, "Answer 413 to a larger body.", 100)
     max_upload_bytes: int = _flag(50_000_000, "The same for task archives and rows to learn from.", 100)
-    max_texts: int = _flag(256, "Texts of a request at most.", 1)
+    max_texts: int = _flag(256, "Texts of a request at most, and candidates of a row.", 1)
     max_characters: int = _flag(200_000, "Characters of a text at most.", 1)
     header_s: float = _flag(10.0, "Seconds a client has at most for a request's head.", 0.1)
     body_s: float = _flag(30.0, "Seconds a client has at most for a request's body, or to read an answer.", 0.1)
