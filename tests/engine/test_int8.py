@@ -13,13 +13,17 @@ from hypothesis import strategies as st
 import onepass
 from onepass import living
 from onepass.bench.engines import EncoderParts, Form
+from onepass.encoder.loading import load_encoder
 from onepass.engine import export, gate
+from onepass.engine.core import Core
 from onepass.engine.engine import Engine
 from onepass.engine.export import export_model
-from onepass.engine.ranges import LADDER, chosen
+from onepass.engine.ranges import LADDER, chosen, joined
 from onepass.engine.runtime import computes_in_16
 from onepass.errors import DataError
-from onepass.tasks import Task
+from onepass.methods import make_method
+from onepass.model import Model
+from onepass.tasks import MethodChoice, Task
 
 WORDS = ["goal", "match", "vote", "senate", "the", "wins", "late", "why", "is", "it", "good", "bad", "?", "zebra"]
 PROBES = [" ".join(np.random.default_rng(n).choice(WORDS, 3 + n % 20)) for n in range(40)]
@@ -86,6 +90,27 @@ def test_with_real_weights_no_batch_turns_a_number_into_the_next_step(computed: 
         together = np.stack(core.logits(texts, asked))  # (3, 14, 2)
         alone = np.concatenate([np.stack(core.logits([text], asked)) for text in texts], 1)
         assert np.abs(together - alone).max() < 1e-5
+
+
+def test_with_real_weights_an_answer_does_not_depend_on_tasks_that_read_tokens(tmp_path: Path):
+    encoder, tokenizer = load_encoder("embedded", max_length=64)
+    model = Model(make_method("readers", encoder), tokenizer, MethodChoice(name="readers"), "embedded")
+    for name in ("topic", "tone"):
+        model.add(Task(name=name, text="text", label="label", labels=["no", "yes"]))
+    model.add(Task(name="names", kind="tagging", text="text", label="tags", labels=["O", "B-x", "I-x"]))
+    model.eval().save(tmp_path / "model")
+    export_model(tmp_path / "model")
+    fp32 = onepass.load(tmp_path / "model", engine=True, threads=1)
+    pieces = EncoderParts().texts(range(4, 40))
+    seen = joined(fp32.watch(pieces))
+    for computed in LADDER:
+        engine = Engine(tmp_path / "model", 1, recipe=fp32.recipe, bounds=chosen(computed, seen))
+        every = engine.logits_of(pieces, [0, 1, 2])
+        for asked in ([0], [1, 0], [0, 2]):
+            for task, found in zip(asked, engine.logits_of(pieces, asked), strict=True):
+                assert max(np.abs(one - other).max() for one, other in zip(found, every[task], strict=True)) < 1e-5
+        left = Core(engine._core.runner.with_tasks(engine._core.runner.tasks[:2]))  # as if it had been removed
+        np.testing.assert_allclose(left.logits(pieces, [0])[0], every[0], atol=1e-5)
 
 
 def test_a_task_that_does_not_pass_keeps_all_in_32_bits(make_folder: Callable[..., Path], texts: Path, monkeypatch):

@@ -31,6 +31,9 @@ class Core:
         self.config = runner.encoder.config
         self.precision = precision_of(runner.encoder.ranges)
         self.token_tasks = {number: (task, kind) for number, (task, kind) in enumerate(tasks) if kind.reads_tokens}
+        # In less than 32 bits two graphs of the same layers round differently, so that an answer would depend on what
+        # else is asked: there is one for all that is asked, as it was when ranges were found.
+        self.whole = self.precision != "fp32" and (bool(self.token_tasks) or runner.whole)
         self._heads = lru_cache(KEPT)(self._stacked_heads)
         self.read = self.computed = 0
         """Tokens of texts so far, and with their padding"""
@@ -62,14 +65,14 @@ class Core:
             together = [pieces[row] for row in rows]
             text = packed(together, self.config.capacity)
             self.read, self.computed = self.read + sum(map(len, together)), self.computed + text["ids"].size
-            found, tokens = self.runner.run(text, asked, bool(reading))
+            found, tokens = self.runner.run(text, asked, bool(reading) or self.whole)
             if len(plan) == 1 and (rows[1:] > rows[:-1]).all():
                 vectors = found  # as they lie: nothing writes over them before they are read
             else:
                 if vectors is None:
                     vectors = np.empty((found.shape[0], len(pieces), found.shape[2]), np.float32)
                 vectors[:, rows] = found
-            if tokens is not None:
+            if tokens is not None and reading:
                 ends = np.cumsum([len(one) for one in together])
                 for row, end in zip(rows, ends, strict=True):
                     states[row] = tokens[end - len(pieces[row]) : end].copy()

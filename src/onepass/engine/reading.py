@@ -45,6 +45,10 @@ class Reading(Runner):
         return 2 * rows <= config.width and not turned and not small
 
     @property
+    def whole(self) -> bool:
+        return f"layers.{self.encoder.config.depth - 1}.attention_output" in self.encoder.ranges
+
+    @property
     def form(self) -> tuple[int, bool]:
         return self.num_tokens, self.few
 

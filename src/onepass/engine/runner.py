@@ -53,6 +53,11 @@ class Runner:
         """What of the tasks the graph depends on besides their inputs."""
         return None
 
+    @property
+    def whole(self) -> bool:
+        """Whether ranges were found with all layers of the text computed, which not every choice of tasks needs."""
+        return False
+
     def with_tasks(self, tasks: Sequence[Weights]) -> Runner:
         """The same for other tasks; both share the graphs that are compiled, and are asked in turn."""
         other = copy(self)
