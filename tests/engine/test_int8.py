@@ -124,6 +124,18 @@ def test_a_task_that_does_not_pass_keeps_all_in_32_bits(make_folder: Callable[..
     assert onepass.load(folder, engine=True).precision == "fp32"
 
 
+def test_tasks_that_pass_on_few_rows_are_told_of(
+    make_folder: Callable[..., Path], texts: Path, monkeypatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(gate, "MOST_CHANGED", 100.0)
+    export_model(make_folder(exported=False), int8=True, texts=texts)
+    assert "6 of 6 tasks passed on 40 to 40 rows, which says little" in caplog.text
+    caplog.clear()
+    monkeypatch.setattr(export, "ENOUGH_ROWS", 40)
+    export_model(make_folder(exported=False), int8=True, texts=texts)
+    assert "says little" not in caplog.text
+
+
 def test_where_8_bits_are_too_few_16_may_do(make_folder: Callable[..., Path], texts: Path, monkeypatch):
     folder = make_folder(exported=False)
     verdicts = iter(({"topic": None}, {"topic": None}, {}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,12 @@ from onepass.atomic import edit_folder, write_json
 from onepass.contents import read_config
 from onepass.encoder.batch import Batch
 from onepass.engine.engine import Engine
-from onepass.engine.gate import MOST_LOST, failed, judge
+from onepass.engine.gate import ENOUGH_ROWS, MOST_LOST, Verdict, failed, judge
 from onepass.engine.opening import FORMAT
 from onepass.engine.ranges import LADDER, Bounds, chosen, joined, precision_of, to_weights
 from onepass.engine.runtime import computes_in_16
 from onepass.engine.samples import Sample, labelled_rows, texts_of
-from onepass.errors import ConfigError, FolderError
+from onepass.errors import ConfigError, FolderError, first_of
 from onepass.folder import load_model
 from onepass.inquiry import Pieces
 from onepass.living.proof import probe_batches
@@ -94,6 +94,17 @@ def largest_differences(model: Model, engine: Engine) -> list[float]:
     return largest
 
 
+def _tell_of_few(verdicts: Mapping[str, Verdict]) -> None:
+    """Warn of tasks that passed on so few rows that it says little."""
+    if few := {name: verdict.rows for name, verdict in verdicts.items() if verdict.rows < ENOUGH_ROWS}:
+        log.warning(
+            "%d of %d tasks passed on %d to %d rows, which says little: of %d, one answer is the most that may change. "
+            "Judge 8 bits on more rows (onepass export MODEL TASKS.YAML --int8), or on texts without labels "
+            "(--calibrate FILE): %s",
+            len(few), len(verdicts), min(few.values()), max(few.values()), ENOUGH_ROWS, first_of(list(few)),
+        )  # fmt: skip
+
+
 # --- 8 bits ---------------------------------------------------------------------------------------------------------
 
 
@@ -114,6 +125,7 @@ def choose_precision(folder: Path, engine: Engine, samples: Sequence[Sample]) ->
         }
         known = {task: verdict.to_dict() for task, verdict in verdicts.items()}
         if not (lost := failed(verdicts)):
+            _tell_of_few(verdicts)
             return bounds, {"precision": precision, "computed": name, "tasks": known, "tried": tried}
         for task, verdict in lost.items():
             log.info("in 8 bits %s: %s does not pass, %s", name, task, verdict)

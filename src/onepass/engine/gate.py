@@ -12,6 +12,8 @@ MOST_LOST = 0.5
 """Points that the score of a task may fall"""
 MOST_CHANGED = 1.0
 """Percent of the rows whose answer may change"""
+ENOUGH_ROWS = 100
+"""Of fewer rows a single one is more than may change: none shows that few answers do"""
 SAME_NUMBER = 0.01
 """Numbers are the same answer up to this share of the range of all of them"""
 
