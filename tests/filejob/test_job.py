@@ -486,3 +486,47 @@ def test_what_appears_in_the_place_of_the_output_meanwhile_is_not_replaced(toy, 
         toy.job(path, output, overwrite=True).run(stop)
     toy.job(path, output).run()  # the leave that it began with holds
     assert output.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["out.csv", "bad.jsonl"])
+def test_what_appears_while_the_job_runs_is_not_replaced_and_the_work_not_lost(toy, write, tmp_path, name):
+    path, files = write("csv", 20), (tmp_path / "out.csv", tmp_path / "bad.jsonl")
+
+    def appear(progress):
+        (tmp_path / name).write_text("mine")
+
+    with pytest.raises(ConfigError, match="appeared while the job was under way"):
+        toy.job(path, files[0], rejects=files[1]).run(appear)
+    assert (tmp_path / name).read_text() == "mine"
+    (tmp_path / name).unlink()
+    assert toy.job(path, files[0], rejects=files[1]).run().resumed == 20
+    assert len(rows_of(files[0])) == 19 and len(rows_of(files[1])) == 1
+
+
+def test_two_jobs_do_not_write_their_rejects_to_one_file(toy, write, tmp_path):
+    path, rejects = write("csv", 20), tmp_path / "bad.jsonl"
+
+    def begin(progress):
+        with pytest.raises(FolderError, match=r"bad\.jsonl"):
+            toy.job(path, tmp_path / "other.csv", rejects=rejects).run()
+
+    toy.job(path, tmp_path / "out.csv", rejects=rejects).run(begin)
+    assert len(rows_of(rejects)) == 1 and names_in(tmp_path) == sorted([path.name, "out.csv", "bad.jsonl"])
+
+
+@pytest.mark.parametrize("ending", ["json", "parquet", "arrow"])
+def test_a_row_with_a_nul_in_a_column_that_is_not_asked_is_rejected(toy, tmp_path, ending):
+    rows = [{"text": "late goal", "note": "x"}, {"text": "late vote", "note": "x\0y"}]
+    path, output = tmp_path / f"in.{ending}", tmp_path / "out.csv"
+    if ending == "json":
+        path.write_text(json.dumps(rows))
+    elif ending == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        table = pa.Table.from_pylist(rows)
+        with pa.ipc.new_file(path, table.schema) as file:
+            file.write_table(table)
+    summary = toy.job(path, output).run()
+    assert (summary.rows, summary.rejected) == (1, 1) and b"\0" not in output.read_bytes()
+    (reject,) = rows_of(rejects_beside(output))
+    assert reject["row"] == 2 and reject["reason"] == "column 'note' holds a NUL character."

@@ -125,6 +125,8 @@ class FileJob:
         """Do what is left of the job. Stopped at any moment, it leaves all but one piece to the next run."""
         started = time.monotonic()
         with locked(self.output), ExitStack() as stack:
+            if self.rejects is not None:
+                stack.enter_context(locked(self.rejects))
             state = self._unfinished()
             source = stack.enter_context(closing(open_source(self.path, state.columns if state else None)))
             questions = Questions(self.model, self.path, list(source.columns), **self.asked)
@@ -223,6 +225,12 @@ class FileJob:
             draft, target = self.journal.draft(name), Path(place)
             if not draft.exists():  # moved by a run that was killed then
                 continue
+            if target.exists() and not (state.overwrite or self.overwrite):
+                raise ConfigError(
+                    f"{target} appeared while the job was under way. All rows are done and kept in "
+                    f"{self.journal.folder}: move {target.name} away and run the same command again, or replace it "
+                    "with --force."
+                )
             try:
                 _move(draft, target)
             except OSError as error:

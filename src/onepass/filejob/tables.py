@@ -1,13 +1,13 @@
 """Parquet, Arrow, Feather, json and CoNLL files: tables whose rows are known by their numbers alone."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from onepass.data.files import RowFaults, column_names, read_chunks
 from onepass.data.scalars import python_value
 from onepass.errors import DataError
-from onepass.filejob.records import PIECE_CHARACTERS, PIECE_ROWS, Position, Record, Reject, Row
+from onepass.filejob.records import PIECE_CHARACTERS, PIECE_ROWS, Position, Record, Reject, Row, unwritable
 
 BATCH_ROWS = 16
 """Rows that are held at a time, in Arrow and in Python: few, since a small file may say a long text again and again"""
@@ -67,10 +67,16 @@ class _TableSource:
             self.row += 1
             # Of the row alone: a resumed run reads other batches, and must end its pieces at the same rows.
             size = sum(len(value) for value in values if isinstance(value, str))
-            if place in faults:
-                yield Reject(self.row, None, faults[place], size=size)
+            row = dict(zip(columns, values, strict=True))
+            if fault := faults.get(place) or _fault_of(row):
+                yield Reject(self.row, None, fault, size=size)
             else:
-                yield Row(self.row, None, dict(zip(columns, values, strict=True)), size)
+                yield Row(self.row, None, row, size)
+
+
+def _fault_of(row: Mapping[str, Any]) -> str | None:
+    """Why a row cannot be written again, if so: in a column that nobody is asked about, too."""
+    return next((f"column {name!r} {fault}" for name, value in row.items() if (fault := unwritable(value))), None)
 
 
 def _is_sound(column: Any) -> bool:
@@ -171,7 +177,11 @@ class WholeSource(_TableSource):
         for chunk in read_chunks(self.path, list(self.columns), size=PIECE_ROWS, faults=broken):
             yield from broken.before(chunk.first_row)  # a chunk ends where a row was left out
             for number, values in chunk.rows():
-                yield Row(number, None, values, sum(len(v) for v in values.values() if isinstance(v, str)))
+                size = sum(len(value) for value in values.values() if isinstance(value, str))
+                if fault := _fault_of(values):
+                    yield Reject(number, None, fault, size=size)
+                else:
+                    yield Row(number, None, values, size)
         yield from broken.before(None)
 
 
