@@ -16,7 +16,8 @@ from onepass.bench.accuracy import bootstrap, plan, summarise
 from onepass.bench.fingerprint import suite_fingerprint
 from onepass.bench.plot import check_plot, plot_accuracy
 from onepass.bench.runs import Run, Running, run_all
-from onepass.errors import ConfigError
+from onepass.errors import ConfigError, OnepassError
+from onepass.tasks import read_task_file
 
 
 def line(method: str, seed: int, **tasks: float) -> dict[str, Any]:
@@ -40,6 +41,14 @@ def test_a_row_is_the_mean_over_seeds_and_the_difference_to_a_model_per_task():
     assert readers["difference"] == 2.0 and readers["at_or_above"] == 1
     low, high = readers["interval"]
     assert low < 0 < 2.0 < high  # one task gained, one lost
+
+
+def test_the_same_scores_in_another_order_are_no_less():
+    scores = (100 * 15 / 30, 100 * 26 / 30, 100 * 26 / 30)
+    lines = [line("single", seed, topic=score) for seed, score in enumerate(scores)]
+    lines += [line("readers", seed, topic=score) for seed, score in enumerate(scores[::-1])]
+    assert np.mean(scores[::-1]) < np.mean(scores)
+    assert summarise(lines)["rows"][1]["at_or_above"] == 1
 
 
 def test_the_interval_has_no_width_without_spread_and_widens_with_tasks_and_with_seeds():
@@ -107,8 +116,25 @@ def test_a_line_counts_only_for_the_suite_and_the_rows_it_was_measured_on(suite:
     assert run_all([run], output, progress=False, limit_s=0) == []
     rows.write_text(before)
     assert run_all([run], output, progress=False, limit_s=0) == [kept]
-    suite.write_text(suite.read_text().replace("epochs: 1", "epochs: 2"))
+    text = suite.read_text()
+    suite.write_text(text.replace("epochs: 1", "epochs: 2"))
     assert run_all([run], output, progress=False, limit_s=0) == []
+    suite.write_text(text)
+    other = Path(shutil.copytree(read_task_file(suite).encoder, tmp_path / "other" / "encoder"))
+    suite.write_text(text.replace(read_task_file(suite).encoder, str(other)))
+    assert run_all([run], output, progress=False, limit_s=0) == [kept]  # wherever it is
+    config = other / "config.json"
+    config.write_text(config.read_text() + " ")
+    assert run_all([run], output, progress=False, limit_s=0) == []
+
+
+def test_the_last_of_two_values_of_an_option_makes_the_run() -> None:
+    def key(*given: str, variant: str = "") -> str:
+        return Run("news.yaml", "readers", 0, given, variant=variant).key
+
+    assert key("train.epochs=1", variant="train.epochs=2") != key("train.epochs=2", variant="train.epochs=1")
+    assert key("train.epochs=1", variant="train.epochs=2") == key("train.epochs=2")
+    assert key("train.epochs=1", "encoder=embedded") == key("encoder=embedded", "train.epochs=1")
 
 
 class Talkative(Run):
@@ -124,6 +150,15 @@ def test_a_run_that_says_more_than_a_pipe_holds_comes_to_its_end(
     running = Running(Talkative("news.yaml", "readers", 0), "abc", tmp_path / "lines" / "run")
     running.process.wait(timeout=60)
     assert running.line() == {"average": 1, "holds": "abc"}
+
+
+def test_a_run_that_was_killed_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "talkative.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    running = Running(Talkative("news.yaml", "readers", 3), "abc", tmp_path / "lines" / "run")
+    running.process.wait(timeout=60)
+    with pytest.raises(OnepassError, match="readers, seed 3 was killed by signal 9"):
+        running.line()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are looked for in /proc")

@@ -63,6 +63,10 @@ def test_the_report_is_made_of_finished_runs_and_says_when_some_are_missing(suit
     assert rows["topic"]["gain"] == pytest.approx(4.0) and rows["tone"]["gain"] == pytest.approx(-4.0)
     assert rows["topic"]["burden"] == pytest.approx(0.0)  # `tone` has 2 more without it, `same` 2 less
     assert rows["tone"]["advice"] == "isolate"
+    write_lines(output, runs[:8])  # of the second seed one run is there, which is compared with nothing
+    found = find_transfer(str(suite), "mtdnn", seeds=2, output=output, progress=False, limit_s=0)
+    assert (found["seeds"], found["done"], found["planned"]) == (1, 8, 14)
+    assert {row["task"]: row["gain"] for row in found["rows"]} == {"topic": 4.0, "tone": -4.0, "same": 4.0}
     write_lines(output, runs[:3])
     with pytest.raises(OnepassError, match="3 of 14 runs are done"):
         find_transfer(str(suite), "mtdnn", seeds=2, output=output, progress=False, limit_s=0)

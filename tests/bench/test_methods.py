@@ -44,6 +44,19 @@ def test_no_method_has_teachers_unless_all_may_have_them(suite: Path) -> None:
     assert one_recipe(str(suite), ["train.teachers=2"]) == ["train.teachers=2"]
 
 
+def test_a_suite_with_groups_is_for_methods_that_have_them(suite: Path, tmp_path: Path) -> None:
+    text = suite.read_text()
+    suite.write_text(text.replace("    text: text\n", "    text: text\n    group: news\n"))
+    assert one_recipe(str(suite), []) == ["train.teachers=0"]
+    assert compare(str(suite), ["readers"], seeds=0, output=tmp_path / "lines.jsonl", tokens=16)["rows"]
+
+
+def test_texts_too_long_for_the_encoder_are_told_of_before_anything_trains(suite: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--tokens is 65, but .* has positions for 64 tokens"):
+        compare(str(suite), ["mtdnn"], seeds=1, output=tmp_path / "lines.jsonl", tokens=65)
+    assert not (tmp_path / "lines.jsonl").exists()
+
+
 def test_without_seeds_nothing_is_trained_and_the_cost_remains(suite: Path, tmp_path: Path) -> None:
     found = compare(str(suite), ["mtdnn"], seeds=0, output=tmp_path / "lines.jsonl", tokens=16)
     assert found["rows"][0]["passes"] == 1

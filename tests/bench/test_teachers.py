@@ -44,6 +44,14 @@ def test_a_teachers_run_trains_what_a_training_trains_for_itself(suite: Path, gi
     ]
 
 
+def test_models_per_task_are_in_no_group(suite: Path) -> None:
+    text = suite.read_text()
+    suite.write_text(text.replace("    text: text\n", "    text: text\n    group: news\n"))
+    together, *alone = teachers_of(Run(str(suite), "readers", 0, ("train.teachers=1", "train.task_teachers=1")))
+    assert read_suite(together).tasks["topic"].group == "news"
+    assert [task.group for run in alone for task in read_suite(run).tasks.values()] == [None] * 3
+
+
 def test_models_per_task_are_trained_in_several_processes(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("onepass.bench.teachers.PART", 2)
     teachers = teachers_of(Run(str(suite), "readers", 0, ("train.task_teachers=2",)))

@@ -170,6 +170,21 @@ def test_a_checkpoint_of_another_version_is_told_apart(
         train(news, tmp_path / "model", overrides=OPTIONS, resume=True, progress=False)
 
 
+def test_a_training_does_not_go_on_with_another_teacher(
+    news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    teacher = tmp_path / "teacher"
+    options = [*OPTIONS, f"train.distill={{teachers: {teacher}}}"]
+    train(news, teacher, overrides=["train.epochs=1"], progress=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "save", interrupted(Checkpoints.save))
+        with pytest.raises(KeyboardInterrupt):
+            train(news, tmp_path / "model", overrides=options, progress=False)
+    train(news, teacher, overrides=["train.epochs=1", "train.seed=1"], overwrite=True, progress=False)
+    with pytest.raises(ConfigError, match="the options, the data or a teacher changed"):
+        train(news, tmp_path / "model", overrides=options, resume=True, progress=False)
+
+
 def test_resuming_without_a_checkpoint_starts_from_the_beginning_and_says_so(
     news: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

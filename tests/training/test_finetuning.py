@@ -48,6 +48,7 @@ def test_a_second_stage_makes_a_model_per_task_that_is_no_worse_on_validation(ne
     assert model.choice.name == "single" and model.choice.options["of"]["name"] == "readers"
     assert isinstance(model.method.tasks[0], OwnCopy) and not model.method.one_pass
     record = model.training_record
+    assert record["rows_used"]["share"] == 1.0 and record["rows_used"]["updates"] >= 10 * 60
     stages = [entry["stage"] for entry in record["history"]]
     assert stages[:2] == ["train", "train"] and stages[2] == "task 1 of 3" and stages[-1] == "task 3 of 3"
     for name, kept in zip(model.names, model.records, strict=True):
@@ -95,6 +96,7 @@ def test_a_training_stopped_between_its_stages_draws_in_the_second_what_it_would
             run.train(news, tmp_path / "model", overrides=options, progress=False)
     resumed = run.train(news, tmp_path / "model", overrides=options, resume=True, progress=False)
     assert resumed.training_record["history"] == whole.training_record["history"]
+    assert resumed.training_record["rows_used"] == whole.training_record["rows_used"]
 
 
 def test_a_first_stage_that_cannot_be_kept_is_a_warning_and_the_second_goes_on(

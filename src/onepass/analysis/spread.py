@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+ROUNDING = 1e-9
+"""Means of the same scores in another order differ by less"""
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -37,6 +40,6 @@ def score_spread(scores: Mapping[str, float], baseline: Mapping[str, float] | No
         deviation=float(np.std(values)),
         worst=min(scores, key=lambda name: scores[name]),
         best=max(scores, key=lambda name: scores[name]),
-        at_or_above=None if gains is None else sum(gain >= 0 for gain in gains.values()),
+        at_or_above=None if gains is None else sum(gain >= -ROUNDING for gain in gains.values()),
         gains=gains,
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from onepass.analysis.spread import ROUNDING
 from onepass.bench.runs import Run, read_suite
 from onepass.errors import ConfigError, OnepassError, listed, unknown
 
@@ -45,7 +46,7 @@ def summarise(lines: Sequence[dict[str, Any]], baseline: str = "single") -> dict
             row |= {
                 "difference": float(difference.mean()),
                 "interval": bootstrap(scores[method], scores[rival]),
-                "at_or_above": int((difference >= 0).sum()),
+                "at_or_above": int((difference >= -ROUNDING).sum()),
             }
         rows.append(row)
     return {"suite": lines[0]["suite"], "rows": rows}
@@ -76,7 +77,9 @@ def _scores(lines: Sequence[dict[str, Any]], method: str) -> np.ndarray:
 
 def one_recipe(suite: str, overrides: Sequence[str]) -> list[str]:
     """The overrides with what would differ between methods settled: no teachers, unless someone asked for some."""
-    given = read_suite(Run(suite, "mtdnn", 0, tuple(overrides))).train
+    from onepass.tasks import read_task_file
+
+    given = read_task_file(suite, list(overrides)).train
     return [*overrides] if {"teachers", "distill", "preset"} & given.keys() else [*overrides, "train.teachers=0"]
 
 

@@ -15,7 +15,7 @@ def suite_fingerprint(suite: str) -> str:
     """64 bits that change with a suite's settings and with its data files, wherever the suite is kept."""
     file = read_task_file(suite)
     known: dict[str, Any] = {
-        "encoder": Path(file.encoder).name,
+        "encoder": _encoder(file.encoder),
         "method": file.method.model_dump(),
         "train": file.train,
     }
@@ -24,6 +24,14 @@ def suite_fingerprint(suite: str) -> str:
         for name, task in file.tasks.items()
     }
     return hashlib.blake2b(json.dumps(known, sort_keys=True).encode(), digest_size=8).hexdigest()
+
+
+def _encoder(source: str) -> Any:
+    """The name of an encoder, or what its folder holds, wherever that is."""
+    folder = Path(source).expanduser()
+    if source == "embedded" or not folder.is_dir():
+        return source
+    return {path.name: _hash_of(path) for path in sorted(folder.iterdir()) if path.suffix in (".json", ".safetensors")}
 
 
 def _hash_of(path: Path) -> str:

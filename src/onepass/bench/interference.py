@@ -52,16 +52,21 @@ def find_transfer(
     """Train what is not done yet, and say what follows for each task; `margin` points are taken for chance."""
     runs = plan_transfer(suite, method, seeds, overrides)
     lines = run_all(runs, output, jobs, progress, limit_s)
-    found: dict[tuple[str, ...], list[Scores]] = {}
+    by_seed: dict[int, dict[tuple[str, ...], Scores]] = {}
     for line in lines:
-        found.setdefault(tuple(sorted(line["chosen"])), []).append(line["tasks"])
-    if len(found) < len({run.tasks for run in runs}):
+        by_seed.setdefault(line["seed"], {})[tuple(sorted(line["chosen"]))] = line["tasks"]
+    groups = {tuple(sorted(run.tasks)) for run in runs}
+    # A seed of which a part is done would be in some means and not in those that they are compared with.
+    whole = [found for found in by_seed.values() if found.keys() == groups]
+    if not whole:
         raise OnepassError(f"{len(lines)} of {len(runs)} runs are done. Run the same command again to go on.")
-    means = {group: _mean(scores) for group, scores in found.items()}
+    means = {group: _mean([found[group] for found in whole]) for group in groups}
     return {
         "suite": Path(suite).stem,
         "method": method,
-        "seeds": seeds,
+        "seeds": len(whole),
+        "done": len(lines),
+        "planned": len(runs),
         "margin": margin,
         "rows": judge(means, margin),
     }

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from onepass.analysis.spread import score_spread
 from onepass.bench.accuracy import one_recipe, plan, summarise
 from onepass.bench.runs import Run, read_suite, run_all
+from onepass.errors import ConfigError
 
 if TYPE_CHECKING:
     from onepass.model import Model
@@ -40,6 +41,7 @@ def compare(
     """The table's rows: those of `summarise`, with each method's cost and relative time; without seeds these alone."""
     overrides, methods = one_recipe(suite, overrides), list(dict.fromkeys(methods))
     runs = plan(suite, methods, max(seeds, 1), overrides)
+    check_tokens(read_suite(runs[0]).encoder, tokens)
     if seeds:
         summary = summarise(run_all(runs, output, jobs, progress, limit_s))
     else:
@@ -51,6 +53,18 @@ def compare(
             row["scores"] = row.pop("tasks")  # the cost has a number of tasks
         row |= cost_and_time(Run(suite, row["method"], 0, tuple(overrides)), tokens)
     return summary
+
+
+def check_tokens(encoder: str, tokens: int) -> None:
+    """Raise, before anything is trained, if texts of so many tokens are too long for an encoder that is here."""
+    from onepass.encoder.loading import known_config
+
+    known = known_config(encoder)
+    if known is not None and tokens > known.capacity:
+        raise ConfigError(
+            f"--tokens is {tokens}, but {encoder} has positions for {known.capacity} tokens. Give --tokens "
+            f"{known.capacity}, or less."
+        )
 
 
 def cost_and_time(run: Run, tokens: int = 128) -> dict[str, Any]:

@@ -71,7 +71,8 @@ class Run:
 
     @property
     def key(self) -> str:
-        parts: list[Any] = [Path(self.suite).stem, self.method, self.seed, sorted(self.given)]
+        last = {text.partition("=")[0].strip(): text for text in self.given}  # of an option that is given twice
+        parts: list[Any] = [Path(self.suite).stem, self.method, self.seed, sorted(last.values())]
         parts += [sorted(self.tasks)] if self.tasks else []
         parts += ["trust"] if self.trust else []
         parts += ["taught", sorted(Path(folder).name for folder in self.teachers)] if self.teachers else []
@@ -243,6 +244,11 @@ class Running:
     def line(self) -> dict[str, Any]:
         """What is kept of the run, once its process is over."""
         out, err = _text_of(self.out), _text_of(self.err)
+        if self.process.returncode < 0:
+            raise OnepassError(
+                f"{self.run.method}, seed {self.run.seed} was killed by signal {-self.process.returncode}, for want of "
+                "memory perhaps. The same command goes on; give it fewer --jobs."
+            )
         if self.process.returncode:
             raise OnepassError(f"{self.run.method}, seed {self.run.seed} failed:\n{err.strip()[-3000:]}")
         line: dict[str, Any] = json.loads(out.splitlines()[-1])

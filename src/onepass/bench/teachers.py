@@ -68,6 +68,7 @@ def teachers_of(run: Run) -> tuple[Run, ...]:
 def _run_of(run: Run, file: TaskFile, tasks: tuple[str, ...]) -> Run:
     """A run that trains a task file made from that of another run, whatever the suite says of method and training."""
     others = [text for text in run.given if text.partition("=")[0].partition(".")[0].strip() == "tasks"]
+    others += [f"tasks.{name}.group=null" for name in tasks or file.tasks if file.tasks[name].group is None]
     method = {"name": file.method.name, **file.method.options}
     train = {key: value for key, value in file.train.items() if key != "seed"}
     replaced = {"encoder": file.encoder, "method": method, "train": train}

@@ -45,7 +45,7 @@ def transfer(
             f"{row['burden']:+.2f}", f"{row['advice']}: {row['why']}",
         )  # fmt: skip
     show(
-        f"{found['suite']}, {method}, test, {seeds} seeds; gain: together - alone; burden: what the others have more "
-        "without it",
+        f"{found['suite']}, {method}, test, {found['seeds']} seeds, {found['done']} of {found['planned']} runs; gain: "
+        "together - alone; burden: what the others have more without it",
         made,
     )

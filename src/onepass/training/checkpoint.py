@@ -19,6 +19,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from onepass.atomic import new_folder, read_json, verify, write_json
+from onepass.contents import manifest_of
 from onepass.data.stream import RowStream
 from onepass.errors import ConfigError
 from onepass.folder import save_tensors
@@ -26,6 +27,7 @@ from onepass.model import Model
 from onepass.tasks import TaskFile
 from onepass.training.average import RunningMean
 from onepass.training.best import Best
+from onepass.training.options import TrainOptions, teachers_of
 from onepass.training.sets import TaskSet, fingerprint
 from onepass.training.stages import Finished
 
@@ -139,8 +141,8 @@ class Checkpoints:
             )
         if saved["key"] != self.key:
             raise ConfigError(
-                f"The task file, the options or the data changed since the training in {self.folder} was cut short. "
-                "Restore them to go on, or train anew without --resume."
+                f"The task file, the options, the data or a teacher changed since the training in {self.folder} was "
+                "cut short. Restore them to go on, or train anew without --resume."
             )
         tensors = load_file(self.folder / "state.safetensors")
         model.load_state_dict({k.removeprefix("model."): t for k, t in tensors.items() if k.startswith("model.")})
@@ -153,12 +155,17 @@ class Checkpoints:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def training_key(file: TaskFile, sets: Sequence[TaskSet]) -> str:
-    """What two runs must share so that one can go on with the other: tasks, data, method, encoder, options."""
+def training_key(file: TaskFile, sets: Sequence[TaskSet], options: TrainOptions) -> str:
+    """What two runs must share so that one can go on with the other: tasks, data, method, encoder, options, teachers.
+
+    Those that a training has for itself are made of the rest.
+    """
+    teachers = teachers_of(options.distill.teachers) if options.distill else []
     parts = {
         "file": file.model_dump(mode="json", exclude={"path"}),
         "data": [[fingerprint(item.train), fingerprint(item.validation)] for item in sets],
         # A checkpoint knows the rows that are still to come by their numbers.
         "order": [hashlib.blake2b(item.train.hashes.tobytes(), digest_size=8).hexdigest() for item in sets],
+        "teachers": [hashlib.sha256(manifest_of(Path(folder)) or b"").hexdigest() for folder in teachers],
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

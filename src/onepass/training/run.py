@@ -73,7 +73,7 @@ def train(
     model = Model(method, tokenizer, choice, file.encoder, dropout=options.dropout)
     for item in sets:
         model.add(item.task, item.train)
-    key = training_key(file, sets)
+    key = training_key(file, sets, options)
     checkpoints = None
     if output is not None:
         output = Path(output)
@@ -151,6 +151,7 @@ def second_checkpoints(output: Path, key: str, options: TrainOptions) -> Checkpo
 def fine_tune(joint: Trainer, output: Path | None, key: str, resume: bool, folder: JointFolder | None) -> Trainer:
     """Go on from a trained model with a copy for each task; the first stage's result is kept for a resumed training."""
     options, checkpoints = second_stage(joint.given), None
+    updates, seen = joint.model.training_record.setdefault("used", joint.used.state())  # a resumed one has it
     if output is not None and folder is not None:
         if joint.accelerator.is_main_process:
             folder.save(joint.model)
@@ -159,6 +160,7 @@ def fine_tune(joint: Trainer, output: Path | None, key: str, resume: bool, folde
     copies = copies_of(joint.model, joint.sets)
     trainer = Trainer(copies, joint.sets, options, joint.progress, checkpoints, joint.teaching, joint.baseline)
     trainer.from_trained = True
+    trainer.used.restore([updates // trainer.accelerator.num_processes, seen])  # it is gathered once more
     trainer.run(resume)
     copies.training_record = joint_record(joint.model, copies)
     return trainer
