@@ -503,6 +503,20 @@ def test_what_appears_while_the_job_runs_is_not_replaced_and_the_work_not_lost(t
     assert len(rows_of(files[0])) == 19 and len(rows_of(files[1])) == 1
 
 
+def test_what_is_no_object_in_a_json_file_costs_that_row_alone(toy, tmp_path):
+    path, output = tmp_path / "in.json", tmp_path / "out.jsonl"
+    path.write_text('[7, {"id": 1, "text": "late goal"}, [3], null, {"id": 2, "text": "vote"}, "x"]')
+    summary = toy.job(path, output).run()
+    assert [row["id"] for row in rows_of(output)] == [1, 2] and summary.rejected == 4
+    assert [(reject["row"], reject["reason"]) for reject in rows_of(rejects_beside(output))] == [
+        (row, f"a row must be a JSON object, this is {what}.")
+        for row, what in ((1, "a number"), (3, "a list"), (4, "a null"), (6, "a string"))
+    ]
+    path.write_text("[1, 2]")
+    with pytest.raises(DataError, match="must be a JSON object"):
+        toy.job(path, tmp_path / "other.jsonl").run()
+
+
 def test_two_jobs_do_not_write_their_rejects_to_one_file(toy, write, tmp_path):
     path, rejects = write("csv", 20), tmp_path / "bad.jsonl"
 

@@ -177,18 +177,32 @@ def _json_rows(path: Path, faults: RowFaults) -> Iterator[Row]:
 
 
 def json_names(path: Path) -> list[str]:
-    return list(_json_columns(path))
+    faults = RowFaults(path)
+    names = list(_json_columns(path, faults)[0])
+    if not names:
+        faults.check()
+    return names
 
 
 def json_chunks(path: Path, columns: Sequence[str] | None, size: int, faults: RowFaults) -> Iterator[Chunk]:
-    table = _json_columns(path)
+    table, broken = _json_columns(path, faults)
+    if not table:
+        return
     columns = wanted(path, columns, list(table))
-    for start in range(0, len(next(iter(table.values()))), size):
-        yield Chunk(start + 1, {name: table[name][start : start + size] for name in columns})
+    start, total = 0, len(next(iter(table.values())))
+    while start < total:
+        end = start
+        while end < min(start + size, total) and end not in broken:
+            end += 1
+        if end > start:
+            yield Chunk(start + 1, {name: table[name][start:end] for name in columns})
+        start = end + (end in broken)
 
 
-def _json_columns(path: Path) -> dict[str, list[Any]]:
-    """The columns of a list of objects, or of an object of columns (each a list, or an object by row as of pandas)."""
+def _json_columns(path: Path, faults: RowFaults) -> tuple[dict[str, list[Any]], set[int]]:
+    """The columns of a list of objects, or of an object of columns (each a list, or an object by row as of pandas); and
+    the places of rows that are no objects, of which the columns hold nothing."""
+    broken: set[int] = set()
     try:
         value = _json_value("".join(read_lines(path, longest=-1)))
     except json.JSONDecodeError as error:
@@ -197,11 +211,11 @@ def _json_columns(path: Path) -> dict[str, list[Any]]:
     except ValueError as error:
         raise DataError(f"{path}: is not valid JSON ({error}).") from None
     if isinstance(value, list):
-        faults = RowFaults(path)
-        for row, item in enumerate(value, 1):
+        for place, item in enumerate(value):
             if not isinstance(item, dict):
-                faults.add(row, f"a row must be a JSON object, this is a {_json_type(item)}.")
-        faults.check()
+                faults.add(place + 1, f"a row must be a JSON object, this is a {_json_type(item)}.")
+                value[place] = {}
+                broken.add(place)
         names = dict.fromkeys(name for item in value for name in item)
         columns = {name: [item.get(name) for item in value] for name in names}
     elif isinstance(value, dict) and all(isinstance(column, (list, dict)) for column in value.values()):
@@ -212,9 +226,9 @@ def _json_columns(path: Path) -> dict[str, list[Any]]:
         columns = {name: list(c.values()) if isinstance(c, dict) else c for name, c in value.items()}
     else:
         raise DataError(f"{path} is a JSON {_json_type(value)}. Needed: a list of objects, or an object of lists.")
-    if not any(columns.values()):
+    if not broken and not any(columns.values()):
         raise DataError(f"{path} has no rows.")
-    return columns
+    return columns, broken
 
 
 def _json_value(text: str) -> Any:
