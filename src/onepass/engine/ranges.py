@@ -1,8 +1,8 @@
 """8 bits: which numbers go into each linear layer, and which layers are computed in 8 bits.
 
 The range of each place is found once, on texts, and then fixed, or taken from each row by itself, which is slower and
-more exact. Where neither is exact enough, 16 bits may be. A scale that is taken from what is computed together would
-make a text's answer depend on the texts beside it.
+more exact; more exact still are 16 bits. A scale that is taken from what is computed together would make a text's
+answer depend on the texts beside it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ Bounds = dict[str, Range]
 
 LADDER: dict[str, Callable[[Range], Range]] = {
     "all": lambda seen: seen,
-    "all, by row": lambda seen: BY_ROW,
     "nothing, but all in 16": lambda seen: IN_16,
+    "all, by row": lambda seen: BY_ROW,
 }
-"""What to compute in 8 bits and how, by name, from the fastest choice to the most careful one: the range of a place"""
+"""What to compute in 8 bits and how, by name, in the order of trying: the range of a place. Where a processor computes
+in 16 bits by itself that is about as fast as by row, or faster, at a third of the error."""
 
 
 def chosen(name: str, seen: Mapping[str, Range]) -> Bounds:
