@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -92,9 +93,14 @@ def test_with_real_weights_no_batch_turns_a_number_into_the_next_step(computed: 
         assert np.abs(together - alone).max() < 1e-5
 
 
-def test_with_real_weights_an_answer_does_not_depend_on_tasks_that_read_tokens(tmp_path: Path):
+@pytest.mark.parametrize("tokens", [1, 2])
+def test_with_real_weights_an_answer_does_not_depend_on_what_else_is_asked(tmp_path: Path, tokens: int):
+    """Neither on tasks that read tokens, nor on how many readers there are: one row is summed in another way than two,
+    and, with one thread, two in another than six."""
+    torch.manual_seed(3)  # with other readers no number may lie near enough to the next step
     encoder, tokenizer = load_encoder("embedded", max_length=64)
-    model = Model(make_method("readers", encoder), tokenizer, MethodChoice(name="readers"), "embedded")
+    choice = MethodChoice(name="readers", options={"tokens": tokens})
+    model = Model(make_method("readers", encoder, choice.options), tokenizer, choice, "embedded")
     for name in ("topic", "tone"):
         model.add(Task(name=name, text="text", label="label", labels=["no", "yes"]))
     model.add(Task(name="names", kind="tagging", text="text", label="tags", labels=["O", "B-x", "I-x"]))
@@ -106,10 +112,13 @@ def test_with_real_weights_an_answer_does_not_depend_on_tasks_that_read_tokens(t
     for computed in LADDER:
         engine = Engine(tmp_path / "model", 1, recipe=fp32.recipe, bounds=chosen(computed, seen))
         every = engine.logits_of(pieces, [0, 1, 2])
-        for asked in ([0], [1, 0], [0, 2]):
+        for asked in ([0], [1], [1, 0], [0, 2]):
             for task, found in zip(asked, engine.logits_of(pieces, asked), strict=True):
                 assert max(np.abs(one - other).max() for one, other in zip(found, every[task], strict=True)) < 1e-5
-        left = Core(engine._core.runner.with_tasks(engine._core.runner.tasks[:2]))  # as if it had been removed
+        runner = engine._core.runner
+        left = Core(runner.with_tasks(runner.tasks[:2]))  # as if it had been removed
+        every_input, one_input = runner.choose((0, 1, 2)), runner.choose((1,))
+        assert (one_input["query"] == every_input["query"][:, :, tokens : 2 * tokens]).all()
         np.testing.assert_allclose(left.logits(pieces, [0])[0], every[0], atol=1e-5)
 
 

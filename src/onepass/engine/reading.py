@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from onepass.engine.graph import IN_16, TextNodes, constant, integer, integers, length
-from onepass.engine.runner import Runner
+from onepass.engine.runner import Runner, Text
 from onepass.engine.runtime import Node, opset13, parameter
 
 SITE = "/readers"
@@ -116,26 +116,37 @@ class Reading(Runner):
         found = _mixed(scores, values, own_scores, own_value, self.num_tokens)
         return opset13.add(found, constant(value_bias))
 
+    def run(self, text: Text, asked: tuple[int, ...], tokens: bool = False) -> tuple[np.ndarray, np.ndarray | None]:
+        vectors, states = super().run(text, asked, tokens)
+        return vectors[: len(asked)], states
+
     def choose(self, asked: tuple[int, ...]) -> dict[str, np.ndarray]:
         config, name = self.encoder.config, f"layers.{self.entry}."
         weights, n = self.encoder.weights, self.num_tokens
-        tokens = np.concatenate([self.tasks[task]["method.tokens"] for task in asked])  # (R, H)
+        found = self.poolers.choose(asked)
+        if self.encoder.ranges and len(asked) * n == 1:
+            # The runtime sums a product of one row in another way than of two or more. In 8 bits that last digit can
+            # turn a number into the next step (as in `plan.LANES`), so that an answer would depend on what else is
+            # asked: a reader never reads by itself.
+            asked = asked * 2
+        # A product for each task, since a product of more rows may sum each of them in another way, too.
+        tokens = np.stack([self.tasks[task]["method.tokens"] for task in asked])  # (K, n, H)
         x = tokens
         if config.pre_norm and f"{name}attention_norm.weight" in weights:
             norm = f"{name}attention_norm"
             x = _normed(x, weights[f"{norm}.weight"], weights.get(f"{norm}.bias"), config.norm_eps)
         states = x @ weights[f"{name}qkv.weight"].T + weights.get(f"{name}qkv.bias", np.float32(0))
-        query, key, value = states.reshape(len(x), 3, config.heads, config.head_dim).transpose(1, 2, 0, 3)
+        query, key, value = states.reshape(-1, 3, config.heads, config.head_dim).transpose(1, 2, 0, 3)  # (heads, R, d)
         query = query * np.float32(config.head_dim**-0.5)
         by_task = (config.heads, len(asked), n, config.head_dim)
         scores = query.reshape(by_task) @ key.reshape(by_task).swapaxes(-1, -2)  # (heads, K, n, n)
-        found = {
-            "readers": tokens[None],
+        inputs = {
+            "readers": tokens.reshape(1, -1, config.width),
             "query": query[None],
-            "own_scores": scores.reshape(1, config.heads, len(x), n),
+            "own_scores": scores.reshape(1, config.heads, -1, n),
             "own_value": value[None],
         }
-        return {key: np.ascontiguousarray(array) for key, array in found.items()} | self.poolers.choose(asked)
+        return found | {key: np.ascontiguousarray(array) for key, array in inputs.items()}
 
 
 def _read(query: Node, key: Node, value: Node, mask: Node, own_scores: Node, own_value: Node, n: int) -> Node:
