@@ -33,11 +33,11 @@ def find_folder(source: str | Path) -> Path:
         if folder.is_dir():
             return folder
         if folder.exists():
-            raise FolderError(is_a_file(name))
+            raise FolderError(_is_a_file(name))
     except (OSError, RuntimeError) as error:  # there is no such user, or a name is too long
         raise FolderError(f"There can be no model folder {name!r:.80}: {error!s:.200}.") from None
     if isinstance(source, Path) or name.startswith((".", "/", "~")) or name.count("/") != 1:
-        raise FolderError(f"There is no model folder {name}. Train one with: onepass train tasks.yaml -o {name}")
+        raise FolderError(_is_missing(name))
     try:
         return hub.fetched(name, unwanted=[CARD])  # people edit it there
     except Exception as error:
@@ -47,8 +47,20 @@ def find_folder(source: str | Path) -> Path:
         ) from error
 
 
-def is_a_file(name: str | Path) -> str:
+def _is_a_file(name: str | Path) -> str:
     return f"{name} is a file. A model is a folder, as `onepass train -o` writes it."
+
+
+def _is_missing(name: str | Path) -> str:
+    return f"There is no model folder {name}. Train one with: onepass train tasks.yaml -o {name}"
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a model folder that is a file, or is not there."""
+    if folder.is_file():
+        raise FolderError(_is_a_file(folder))
+    if not folder.is_dir():
+        raise FolderError(_is_missing(folder))
 
 
 def manifest_of(folder: Path) -> bytes | None:
@@ -109,8 +121,7 @@ def task_order(folder: Path, files: list[str]) -> list[str]:
 
 def read_config(folder: Path) -> dict[str, Any]:
     """config.json of a model folder."""
-    if folder.is_file():
-        raise FolderError(is_a_file(folder))
+    check_folder(folder)
     if not (folder / "config.json").is_file():
         raise FolderError(
             f"{folder} is no model folder: it has no config.json. Train one with: onepass train tasks.yaml -o {folder}"

@@ -68,6 +68,8 @@ def test_help_does_not_import_torch():
     ("arguments", "message"),
     [
         (["startup", "nowhere"], "There is no model folder nowhere"),
+        (["serve", "nowhere"], "There is no model folder nowhere"),
+        (["training", "train.epochs=1"], "'train.epochs=1' changes what a task file says, and there is none"),
         (["training", "--tasks", "1", "--suite", "nowhere.yaml"], "There is no task file nowhere.yaml"),
         (["device", "--device", "cuba"], "Unknown device 'cuba'. Did you mean 'cuda'?"),
         (["device", "--device", "cuda:1"], "There is no GPU that torch can use here"),
@@ -77,6 +79,12 @@ def test_measurements_of_what_is_not_there_say_so(run, arguments, message):
     result = run("bench", *arguments)
     assert result.exit_code == 2
     assert message in result.stderr and "Traceback" not in result.stderr and result.stdout == ""
+
+
+@pytest.mark.parametrize("command", ["info", "export", "report", "evaluate"])
+def test_a_folder_that_is_not_there_is_said_to_be_missing(run, command: str):
+    result = run(command, "nowhere")
+    assert result.exit_code == 2 and result.stderr.startswith("There is no model folder nowhere")
 
 
 def test_a_file_is_no_model(run, tmp_path):

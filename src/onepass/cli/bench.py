@@ -15,6 +15,7 @@ from onepass.cli.bench_serve import serve
 from onepass.cli.bench_transfer import transfer
 from onepass.cli.console import listen, progress, show, split_names, table, whole_numbers, write_json
 from onepass.cli.guard import guarded
+from onepass.errors import ConfigError
 
 bench = typer.Typer(no_args_is_help=True, help="Measure accuracy and cost. The figures are in benchmarks/RESULTS.md.")
 
@@ -112,6 +113,8 @@ def training(
     from onepass.bench.training import cost_per_row, peak_memory
 
     counts = whole_numbers("tasks", tasks)
+    if overrides and suite is None:
+        raise ConfigError(f"{overrides[0]!r} changes what a task file says, and there is none. Give --suite FILE.")
     memory = {} if suite is None else {"memory": peak_memory(suite, overrides or ())}
     found: dict[str, Any] = cost_per_row(method, counts) | memory
     if json:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from onepass.cli.console import listen, say, show, table, write_json
+from onepass.contents import check_folder
 from onepass.errors import ConfigError, unknown
 
 
@@ -37,8 +38,7 @@ def serve(
     known = [*bench.checks(), *ALONE]
     if wrong := [name for name in names or [] if name not in known]:
         raise ConfigError(unknown("check", wrong[0], known))
-    if not folder.is_dir():
-        raise ConfigError(f"There is no model folder {folder}.")
+    check_folder(folder)
     listen()
     checks = []
     for check in bench.run(names):

@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from onepass.cli.console import listen, say, show
-from onepass.contents import is_a_file
+from onepass.contents import check_folder
 from onepass.errors import ConfigError
 from onepass.server.settings import Settings
 
@@ -39,10 +39,7 @@ def serve(
         return
     if folder is None:
         raise ConfigError("Which model? Give its folder: onepass serve runs/news")
-    if folder.is_file():
-        raise ConfigError(is_a_file(folder))
-    if not folder.is_dir():
-        raise ConfigError(f"There is no model folder {folder}. Train one with: onepass train tasks.yaml -o {folder}")
+    check_folder(folder)
     from onepass.server.run import serve as run
 
     listen()
