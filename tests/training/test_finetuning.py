@@ -110,7 +110,7 @@ def test_a_first_stage_that_cannot_be_kept_is_a_warning_and_the_second_goes_on(
     saved = Model.save
     monkeypatch.setattr(Model, "save", save)
     run.train(news, tmp_path / "model", overrides=SECOND, progress=False)
-    assert "--resume could not go on with its second stage" in caplog.text
+    assert "--resume could not go on from here" in caplog.text
     assert onepass.load(tmp_path / "model").choice.name == "single"
 
 

@@ -5,10 +5,8 @@ A checkpoint is a folder beside the output, written whole or not at all, and rem
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import json
-import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,6 +25,7 @@ from onepass.model import Model
 from onepass.tasks import TaskFile
 from onepass.training.average import RunningMean
 from onepass.training.best import Best
+from onepass.training.kept import forget, kept_folder
 from onepass.training.options import TrainOptions, teachers_of
 from onepass.training.sets import TaskSet, fingerprint
 from onepass.training.stages import Finished
@@ -95,7 +94,7 @@ class StageState:
 
 def checkpoint_folder(output: Path) -> Path:
     """Where a training to this output keeps how far it is."""
-    return output.absolute().parent / f".{output.name}.training"
+    return kept_folder(output, "training")
 
 
 class Checkpoints:
@@ -150,9 +149,7 @@ class Checkpoints:
         return saved
 
     def remove(self) -> None:
-        drafts = self.folder.parent.glob(f".{glob.escape(self.folder.name)}.*.new")  # of trainings that were killed
-        for folder in (self.folder, *drafts):
-            shutil.rmtree(folder, ignore_errors=True)
+        forget(self.folder)
 
 
 def training_key(file: TaskFile, sets: Sequence[TaskSet], options: TrainOptions) -> str:

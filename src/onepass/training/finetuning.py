@@ -8,22 +8,16 @@ on its validation rows.
 from __future__ import annotations
 
 import copy
-import logging
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, cast
 
-from onepass.errors import FolderError, OnepassError
 from onepass.methods import make_method
 from onepass.methods.single import OwnCopy
 from onepass.model import Model
 from onepass.tasks import MethodChoice
 from onepass.training.options import FinetuneOptions, TrainOptions
 from onepass.training.sets import TaskSet
-
-log = logging.getLogger(__name__)
 
 
 def copies_of(joint: Model, sets: Sequence[TaskSet]) -> Model:
@@ -56,30 +50,3 @@ def joint_record(joint: Model, model: Model) -> dict[str, Any]:
         "history": [*first["history"], *second["history"]],
         "joint": {name: record.get("scores", {}) for name, record in zip(joint.names, joint.records, strict=True)},
     }
-
-
-class JointFolder:
-    """The model of the first stage beside the output, for a training that is resumed in the second."""
-
-    def __init__(self, output: Path, key: str):
-        self.folder = output.absolute().parent / f".{output.name}.joint"
-        self.key = key
-
-    def load(self, dropout: float) -> Model | None:
-        """The model, with the dropout of the training, which no folder holds; None if there is none of this one."""
-        try:
-            joint = Model.load(self.folder)
-        except (OnepassError, OSError):
-            return None
-        joint.dropout.p = dropout
-        return joint if joint.training_record.get("key") == self.key else None
-
-    def save(self, joint: Model) -> None:
-        joint.training_record["key"] = self.key
-        try:
-            joint.save(self.folder, overwrite=True)
-        except FolderError as error:
-            log.warning("the training goes on, but --resume could not go on with its second stage: %s", error)
-
-    def remove(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)

@@ -94,6 +94,11 @@ class Trainer:
 
     def run(self, resume: bool = False) -> None:
         """Train all stages, leave the best weights in the model and what happened in `model.training_record`."""
+        self.learn(resume)
+        self.conclude()
+
+    def learn(self, resume: bool = False) -> None:
+        """Train all stages and leave the best weights in the model."""
         self.begun = time.perf_counter()
         saved = self._resumed() if resume else None
         if not resume and self.checkpoints is not None and self.checkpoints.folder.is_dir():
@@ -116,6 +121,9 @@ class Trainer:
         for number, stage in enumerate(stages_of(self.model.method, self.options)):
             if saved is None or number >= saved["stage"]:
                 self.run_stage(stage, number, saved if saved is not None and number == saved["stage"] else None)
+
+    def conclude(self) -> None:
+        """Settle the tasks of the trained model, and record what happened."""
         self.settle_tasks()
         self.used.gather(self.accelerator)
         self.model.training_record = {
@@ -291,12 +299,23 @@ class Trainer:
     def keep(self, stage: int, state: StageState) -> None:
         """Leave a checkpoint, if the last one is old enough."""
         if self.checkpoints is not None and self.checkpoints.due() and self.accelerator.is_main_process:
-            progress = {"records": self.model.records, "history": self.history, "skipped": self.skipped}
-            progress |= {"used": self.used.state(), "seconds": self.own_s}
             try:
-                self.checkpoints.save(self.model, stage, state, progress)
+                self.checkpoints.save(self.model, stage, state, self.so_far())
             except FolderError as error:
                 log.warning("the training goes on, but --resume could not go on from here: %s", error)
+
+    def so_far(self) -> dict[str, Any]:
+        """What is known of the training beside its weights, for those who go on from here."""
+        return {
+            "records": self.model.records, "history": self.history, "skipped": self.skipped,
+            "used": self.used.state(), "seconds": self.own_s,
+        }  # fmt: skip
+
+    def take_in(self, part: Mapping[str, Any], name: str) -> None:
+        """Add what is known of a training that was a part of this one, from its `so_far`."""
+        self.history += [record | {"stage": record["stage"] + name} for record in part["history"]]
+        self.skipped += part["skipped"]
+        self.used.join(part["used"])
 
     def own_parameters(self, task: int) -> list[nn.Parameter]:
         """What learns for one task alone."""

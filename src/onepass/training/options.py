@@ -114,6 +114,8 @@ class TrainOptions:
     """`log_classes` divides a task's losses by the logarithm of its number of outputs; none: as the method does"""
     rdrop: float = 0.0
     """Weight of the distance between two passes with different dropout (R-Drop); a step then costs twice as much"""
+    soup: int = 1
+    """Trainings from the same start over the rows in other orders, whose weights are averaged (arXiv:2203.05482)"""
     teachers: int | None = None
     """Trainings with other seeds whose mean answers are learned beside the labels; none: what the method is best with
     on a GPU, 0 on a CPU"""
@@ -165,6 +167,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     "average": (0, 0.9999),  # at 1 the untrained weights would never be forgotten
     "dropout": (0, 0.9),
     "layer_decay": (0.01, 1),
+    "soup": (1, 100),
     "max_length": (8, math.inf),
     "evaluate_every": (0.01, math.inf),
     "seed": (0, 2**32 - 1),

@@ -128,6 +128,14 @@ class UsedRows:
             self.seen[task][row] = True
         self.updates += len(rows)
 
+    def join(self, state: Sequence[Any]) -> None:
+        """Take in what another training used, as `state` tells it."""
+        updates, seen = self.updates, [own.copy() for own in self.seen]
+        self.restore(state)
+        self.updates += updates
+        for mine, before in zip(self.seen, seen, strict=True):
+            mine |= before
+
     def gather(self, accelerator: Accelerator) -> None:
         """Put together what several processes used, each of which took its turns."""
         self.updates *= accelerator.num_processes

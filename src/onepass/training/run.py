@@ -23,10 +23,12 @@ from onepass.tasks import TaskFile, read_task_file
 from onepass.training.checkpoint import Checkpoints, checkpoint_folder, training_key
 from onepass.training.device import device_of, make_accelerator
 from onepass.training.distillation import teach
-from onepass.training.finetuning import JointFolder, copies_of, joint_record, second_stage
+from onepass.training.finetuning import copies_of, joint_record, second_stage
+from onepass.training.kept import KeptModel, forget, kept_folder
 from onepass.training.loop import Trainer
-from onepass.training.options import TrainOptions, check_train, train_options
+from onepass.training.options import check_train, train_options
 from onepass.training.sets import read_sets
+from onepass.training.soup import soup_folders, train_soup
 from onepass.training.teachers import (
     forget_teachers,
     own_teachers,
@@ -37,6 +39,7 @@ from onepass.training.teachers import (
     with_learners,
 )
 
+JOINT = "joint"  # what names the model of the first stage
 CHECKS = (check_method, check_kinds, check_served, check_train)
 
 
@@ -77,9 +80,8 @@ def train(
     checkpoints = None
     if output is not None:
         output = Path(output)
-        check_output(
-            output, overwrite=overwrite, needed=size_of(model) * (1 if options.finetune is None else len(sets))
-        )
+        models = max(options.soup, 1 if options.finetune is None else len(sets))
+        check_output(output, overwrite=overwrite, needed=size_of(model) * models)
         checkpoints = Checkpoints(output, key, options.checkpoint_every_s)
     again = partial(train, resume=resume, progress=progress)
     count = teachers_wanted(options, method.teachers, len(sets), device_of(options))
@@ -89,8 +91,8 @@ def train(
             stack.enter_context(alone(output))
             if not resume:
                 forget_teachers(output)
-                for stale in (JointFolder(output, key), second_checkpoints(output, key, options)):
-                    stale.remove()
+                for stale in parts_beside(output):
+                    forget(stale)
                 make_accelerator(options).wait_for_everyone()  # a late process must not remove what another has begun
         own = stack.enter_context(own_teachers(again, file, key, options, count, output))
         distill = own or options.distill
@@ -98,29 +100,34 @@ def train(
         teaching = teach(file, sets, tokenizer, distill, device_of(options), keep=own is None) if distill else None
         asked_s = time.perf_counter() - begun
         set_seed(options.seed)  # whatever teachers drew before
-        joint = JointFolder(output, key) if output is not None and options.finetune is not None else None
+        joint = KeptModel(output, JOINT, key) if output is not None and options.finetune is not None else None
         found = joint.load(options.dropout) if joint is not None and resume else None
         trainer = Trainer(found or model, sets, options, progress, checkpoints, teaching)
         trainer.teachers_s = asked_s + (seconds_of(own) if own else 0.0)
-        if found is None:
+        if found is None and options.soup > 1:
+            train_soup(trainer, output, key, resume)
+        elif found is None:
             trainer.run(resume)
         if options.finetune is not None:
             trainer = fine_tune(trainer, output, key, resume, joint)
         if output is not None and checkpoints is not None:
             if trainer.accelerator.is_main_process:
                 trainer.model.save(output, overwrite=overwrite)
-                for left in (checkpoints, trainer.checkpoints, joint):
-                    if left is not None:
-                        left.remove()
+                for left in (checkpoints.folder, *parts_beside(output)):
+                    forget(left)
             trainer.accelerator.wait_for_everyone()
     return trainer.model
 
 
 def left_beside(output: Path) -> list[Path]:
     """What a training to this output that was cut short has left for `resume`: checkpoints, a first stage, teachers."""
-    second = checkpoint_folder(second_output(output))
-    places = checkpoint_folder(output), JointFolder(output, "").folder, second, teachers_folder(output)
+    places = checkpoint_folder(output), *parts_beside(output), teachers_folder(output)
     return [place for place in places if place.is_dir()]
+
+
+def parts_beside(output: Path) -> list[Path]:
+    """Where the parts of a training keep their models and their checkpoints."""
+    return [kept_folder(output, JOINT), *soup_folders(output), checkpoint_folder(second_output(output))]
 
 
 @contextmanager
@@ -144,18 +151,14 @@ def second_output(output: Path) -> Path:
     return output.with_name(f"{output.name}.finetune")
 
 
-def second_checkpoints(output: Path, key: str, options: TrainOptions) -> Checkpoints:
-    return Checkpoints(second_output(output), key, options.checkpoint_every_s)
-
-
-def fine_tune(joint: Trainer, output: Path | None, key: str, resume: bool, folder: JointFolder | None) -> Trainer:
+def fine_tune(joint: Trainer, output: Path | None, key: str, resume: bool, folder: KeptModel | None) -> Trainer:
     """Go on from a trained model with a copy for each task; the first stage's result is kept for a resumed training."""
     options, checkpoints = second_stage(joint.given), None
     updates, seen = joint.model.training_record.setdefault("used", joint.used.state())  # a resumed one has it
     if output is not None and folder is not None:
         if joint.accelerator.is_main_process:
             folder.save(joint.model)
-        checkpoints = second_checkpoints(output, key, options)
+        checkpoints = Checkpoints(second_output(output), key, options.checkpoint_every_s)
     set_seed(options.seed)  # whatever the first stage drew: a resumed training does not draw it again
     copies = copies_of(joint.model, joint.sets)
     trainer = Trainer(copies, joint.sets, options, joint.progress, checkpoints, joint.teaching, joint.baseline)

@@ -103,7 +103,7 @@ def teacher_files(file: TaskFile, options: TrainOptions, count: int) -> tuple[li
     Tasks of a kind that cannot learn from a teacher have no model of their own.
     """
     chosen = {key: value for key, value in with_preset(file.train).items() if key != "preset"}
-    chosen |= {"teachers": 0, "task_teachers": 0, "teacher_encoder": None, "finetune": None}
+    chosen |= {"soup": 1, "teachers": 0, "task_teachers": 0, "teacher_encoder": None, "finetune": None}
     if options.teacher_encoder is not None:
         file = file.model_copy(update={"encoder": options.teacher_encoder})
         chosen["encoder_rate"] = min(options.encoder_rate, MOST_RATE)
