@@ -75,6 +75,19 @@ def test_columns_and_tables_are_lists_of_texts_and_of_rows(lengths: Lengths):
     ]
 
 
+@pytest.mark.parametrize(
+    "times",
+    [
+        pyarrow.array([1_600_000_000_000_000_001, None], pyarrow.timestamp("ns")),
+        pyarrow.array([2**60, None], pyarrow.timestamp("us")),  # long after the year 9999
+    ],
+)
+def test_times_that_python_cannot_hold_are_in_nobodys_way(lengths: Lengths, times: Any):
+    table = pyarrow.table({"text": ["goal", "late goal"], "when": times})
+    for rows in (table, table.to_batches()[0], table.to_struct_array()):
+        assert [found["length"].label for found in lengths.predict(rows)] == [3, 4]
+
+
 class Frame:
     """As much of a table of pandas as is asked of it."""
 
@@ -129,8 +142,34 @@ def test_of_a_row_with_a_blank_text_the_other_is_read_as_in_a_pair(lengths: Leng
     assert [found["both"].label for found in lengths.predict(pairs)] == [6, 4]
 
 
-def test_tasks_are_names_in_any_order_given_in_any_way(lengths: Lengths):
-    assert list(lengths.predict("goal", tasks=(name for name in ["length"]))) == ["length"]
+class Index:
+    """As much of an index of pandas as is asked of it: it is no list, and neither true nor false."""
+
+    def __init__(self, names: Sequence[str]):
+        self.names = names
+
+    def __iter__(self):
+        return iter(self.names)
+
+    def __bool__(self) -> bool:
+        raise ValueError("The truth value of an Index is ambiguous.")
+
+
+@pytest.mark.parametrize("given", [iter, np.array, Index, dict.fromkeys, set])
+def test_names_of_tasks_may_be_given_in_anything_that_has_them(lengths: Lengths, given: Any):
+    lengths.tasks.append(lengths.tasks[0].model_copy(update={"name": "again"}))
+    lengths.kinds.append(lengths.kinds[0])
+    assert set(lengths.predict("goal", tasks=given(["again", "length"]))) == {"again", "length"}
+    rows = [{"text": "goal"}, {"text": "late goal", "a": "vote"}]
+    found = lengths.predict(rows, tasks=given(["again", "length"]))
+    assert [set(answers) for answers in found] == [{"again", "length"}] * 2
+    with pytest.raises(ConfigError, match=r"Unknown task 'lenght'. Did you mean 'length'"):
+        lengths.predict("goal", tasks=given(["lenght"]))
+    with pytest.raises(ConfigError, match="No task is asked"):
+        lengths.predict([], tasks=given([]))
+
+
+def test_tasks_are_names_and_nothing_else(lengths: Lengths):
     for wrong in (5, ["length", ["both"]]):
         with pytest.raises(ConfigError, match=r"tasks is .*Possible: a list of names, such as both, length"):
             lengths.predict("goal", tasks=wrong)  # type: ignore[arg-type]

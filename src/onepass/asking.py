@@ -5,10 +5,11 @@ Nothing here computes: who inherits says how word pieces become logits. No torch
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from onepass.data.scalars import python_value
 from onepass.encoder.tokenizer import Tokenizer
 from onepass.errors import ConfigError, DataError, first_of, listed, unknown
 from onepass.heads import Kind
@@ -35,7 +36,7 @@ class Asking:
         """
         raise NotImplementedError
 
-    def predict(self, inputs: Text | Iterable[Text], tasks: Sequence[str] | None = None) -> Any:
+    def predict(self, inputs: Text | Iterable[Text], tasks: Iterable[str] | None = None) -> Any:
         """Answer every task (or those named) for a text, a pair of texts as a tuple, a row, or a list of these.
 
         Columns and tables of numpy, pandas, polars and pyarrow are lists, too: of texts and of rows.
@@ -49,11 +50,11 @@ class Asking:
         _check_iterable(inputs)
         return [labelled.tasks for labelled in self.label(inputs, tasks)]
 
-    def label(self, texts: Iterable[Text], tasks: Sequence[str] | None = None) -> list[Labelled]:
+    def label(self, texts: Iterable[Text], tasks: Iterable[str] | None = None) -> list[Labelled]:
         """The inputs with their answers, in order. A text that comes twice is computed once."""
         texts = _listed(texts)
-        tasks = list(tasks) if isinstance(tasks, Iterator) else tasks  # it is looked at more than once
-        self.numbers(tasks)  # so that a wrong name is said even where there is no text
+        chosen = self.numbers(tasks)  # first, so that a wrong name is said even where there is no text
+        names = None if tasks is None else [self.tasks[number].name for number in chosen]
         forms = [Form.of(text, place) for place, text in enumerate(texts)]
         first: dict[Any, int] = {}
         same = [
@@ -63,7 +64,7 @@ class Asking:
         by_form: dict[Form, list[int]] = {}
         for place in first.values():
             by_form.setdefault(forms[place], []).append(place)
-        applicable = {form: self.fitting(form, tasks) for form in by_form}
+        applicable = {form: self.fitting(form, names) for form in by_form}
         found: dict[int, Labelled] = {}
         for form, places in by_form.items():
             asked = [(number, self.tasks[number], self.kinds[number]) for number in applicable[form]]
@@ -108,17 +109,18 @@ class Asking:
         whole = [number for number in fitting if not self.kinds[number].lacks(self.tasks[number], form.missing)]
         return whole if whole and names is None else fitting
 
-    def numbers(self, names: Sequence[str] | None) -> list[int]:
+    def numbers(self, names: Iterable[str] | None) -> list[int]:
         """The numbers of the tasks of these names, each once; of all tasks for None."""
         known = {task.name: number for number, task in enumerate(self.tasks)}
-        names = [names] if isinstance(names, str) else list(known) if names is None else names
-        if not isinstance(names, Iterable) or not all(isinstance(name, str) for name in names):
-            raise ConfigError(f"tasks is {names!r:.80}. Possible: a list of names, such as {first_of(sorted(known))}.")
-        if faults := [unknown("task", name, known) for name in dict.fromkeys(names) if name not in known]:
+        names = known if names is None else [names] if isinstance(names, str) else names
+        asked = list(names) if isinstance(names, Iterable) else names
+        if not isinstance(asked, list) or not all(isinstance(name, str) for name in asked):
+            raise ConfigError(f"tasks is {asked!r:.80}. Possible: a list of names, such as {first_of(sorted(known))}.")
+        if faults := [unknown("task", str(name), known) for name in dict.fromkeys(asked) if name not in known]:
             raise ConfigError(listed(faults))
-        if not names:
+        if not asked:
             raise ConfigError(f"No task is asked. Known: {first_of(sorted(known)) or 'none'}.")
-        return list(dict.fromkeys(known[name] for name in names))
+        return list(dict.fromkeys(known[name] for name in asked))
 
 
 def _listed(texts: Any) -> list[Any]:
@@ -127,7 +129,11 @@ def _listed(texts: Any) -> list[Any]:
     A table of pandas gives the names of its columns to who iterates over it.
     """
     if hasattr(texts, "to_pylist"):  # pyarrow
-        return list(texts.to_pylist())
+        try:
+            return list(texts.to_pylist())
+        except (ValueError, OverflowError):  # of times that Python has no words for, perhaps where no task reads
+            cells = texts.to_struct_array() if hasattr(texts, "to_struct_array") else texts
+            return [python_value(cell) for cell in cells]
     if hasattr(texts, "to_dicts"):  # polars
         return list(texts.to_dicts())
     if hasattr(texts, "to_dict") and hasattr(texts, "columns"):  # pandas

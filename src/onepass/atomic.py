@@ -12,8 +12,8 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -35,7 +35,8 @@ def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
         yield draft
         write_manifest(draft)
         if overwrite:
-            _keep_others(path, draft)
+            with suppress(FolderError):  # there is none, or nobody knows any more what is its own
+                keep_others(path, draft, listed_files(path))
         sync_tree(draft)
         if not path.exists():
             os.rename(draft, path)
@@ -50,15 +51,10 @@ def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     _sync_parent(path)
 
 
-def _keep_others(path: Path, draft: Path) -> None:
-    """Take over what somebody laid into the folder that is replaced: notes, for example. It is no listed file."""
-    try:
-        listed = listed_files(path)
-    except FolderError:
-        return  # there is none, or nobody knows any more what is its own
-    written = {MANIFEST, *_files(draft)}
+def keep_others(path: Path, draft: Path, own: Collection[str]) -> None:
+    """Take over what somebody laid beside the folder's own files, before the draft replaces it: notes, for example."""
     for name in entries(path):
-        if name not in listed and name not in written and not os.path.lexists(draft / name):
+        if name not in own and not os.path.lexists(draft / name):
             take_over(path / name, draft / name)
 
 

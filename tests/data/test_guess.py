@@ -383,3 +383,10 @@ def test_a_broken_file_of_a_task_is_not_left_out_for_another_of_its_files(tmp_pa
     (tmp_path / "data" / "train.csv").write_bytes(b"text,label\ncaf\xe9 opens,yes\n")
     with pytest.raises(DataError, match=r"train\.csv, line 2: byte .* is not UTF-8"):
         loaded(tmp_path, tmp_path / "data")
+
+
+def test_a_file_of_which_no_row_can_be_read_is_not_said_to_have_none(tmp_path: Path) -> None:
+    path = tmp_path / "tone.csv"
+    path.write_text('text,label\n"Stop!" he said,yes\n')
+    with pytest.raises(DataError, match=r"row 1 \(line 2\)"):
+        guess_task_file([path])

@@ -44,6 +44,7 @@ def test_in_a_csv_file_quotes_always_mean_something(tmp_path: Path) -> None:
     "text",
     [
         'a\tb\n"x ""y"" z"\t"1"\n"plain"\t2\n"more"\t3\n"Hi" he said\t4\n',  # most rows are quoted
+        'a\tb\n"x ""y"" z"\t1\n"plain"\t2\n"more"\t3\n"Hi" he said\t4\n',  # and a quote in one of them is doubled
         '"a"\t"b"\n"x ""y"" z"\t1\nplain\t2\nmore\t3\n"Hi" he said\t4\n',  # the header is
     ],
 )
@@ -58,6 +59,19 @@ def test_in_a_file_that_is_quoted_a_wrong_quote_is_a_fault_of_its_row(tmp_path: 
     ]
     (reject,) = [record for record in records if not isinstance(record, Row)]
     assert "quotes are wrong" in reject.reason
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ['"Stop!" he said.\tpos', '"I will go."\tneg', '"I came."\tpos'],
+        ['"Stop!" he said.\tpos', '"Stop!" they said.\tpos', '"I came."\tpos', '"Saw ""it""."\tneg', '"No."\tpos'],
+    ],
+)
+def test_texts_that_are_quotations_do_not_make_a_file_a_quoted_one(tmp_path: Path, lines: list[str]) -> None:
+    path = tmp_path / "rows.tsv"
+    path.write_text("a\tb\n" + "\n".join(lines) + "\n")
+    assert cells(path) == [line.split("\t") for line in lines]
 
 
 def test_quotes_within_cells_do_not_make_a_file_a_quoted_one(tmp_path: Path) -> None:

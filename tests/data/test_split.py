@@ -122,9 +122,19 @@ def test_a_text_of_two_groups_keeps_them_together() -> None:
 def test_groups_that_are_larger_than_the_share_are_split_by_their_texts() -> None:
     texts, targets = [f"text {i}" for i in range(100)], np.arange(100) % 2
     examples = examples_of(texts, targets)
-    for groups in (["all"] * 100, ["large"] * 91 + [f"small {i // 3}" for i in range(9)]):
-        grouped = replace(examples, readings=[Reading(group=group) for group in groups])
-        assert split(grouped, 0.1, 0)[1].rows.tolist() == split(examples, 0.1, 0)[1].rows.tolist()
+    grouped = replace(examples, readings=[Reading(group="all")] * 100)
+    assert split(grouped, 0.1, 0)[1].rows.tolist() == split(examples, 0.1, 0)[1].rows.tolist()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_beside_a_group_that_is_larger_than_the_share_the_others_stay_together(seed: int) -> None:
+    texts = [f"text {i // 2}" for i in range(60)] + [f"answer {i}" for i in range(140)]
+    groups = ["large"] * 60 + [f"small {i // 5}" for i in range(140)]
+    grouped = replace(examples_of(texts, np.arange(200) % 2), readings=[Reading(group=group) for group in groups])
+    train, validation = split(grouped, 0.2, seed)
+    sides = [{r.group for r in side.readings or ()} for side in (train, validation)]
+    assert sides[0] & sides[1] == {"large"} and len(sides[1]) > 1
+    assert not set(train.hashes) & set(validation.hashes)
 
 
 def test_blank_rows_stay_with_the_training_rows() -> None:

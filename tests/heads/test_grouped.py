@@ -60,10 +60,30 @@ def test_f1m_is_of_the_mean_precision_and_the_mean_recall(
 def test_groups_are_read_from_their_columns_and_not_needed_to_answer() -> None:
     row = {"paragraph": "p", "answer": "a", "passage": 3, "question": 7, "label": 1}
     item = KIND.item(TASK, row)
-    assert item is not None and item.group == "3 7"
+    assert item is not None and item.group == "['3', '7']"
     assert KIND.columns(TASK) == ["paragraph", "answer", "label", "passage", "question"]
     assert KIND.inputs(TASK) == ["paragraph", "answer"]
     assert KIND.item(TASK, {"paragraph": "p", "answer": "a"}) is not None
+
+
+def group_of(passage: object, question: object) -> str | None:
+    item = KIND.item(TASK, {"paragraph": "p", "answer": "a", "passage": passage, "question": question, "label": 1})
+    assert item is not None
+    return item.group
+
+
+@pytest.mark.parametrize("hole", [None, float("nan"), "", "  "])
+def test_a_row_has_no_group_where_all_of_its_columns_are_blank(hole: object) -> None:
+    assert group_of(hole, hole) == ""
+    assert group_of(3, hole) == group_of(3, None) != ""
+    assert len({group_of("1 2", "3"), group_of("1", "2 3"), group_of(hole, "x"), group_of("x", hole)}) == 4
+
+
+def test_rows_without_a_group_are_groups_of_their_own() -> None:
+    answers, targets = np.array([1, 0, 1, 0]), np.array([1, 1, 1, 0])
+    for groups in (["", "", "a", "a"], ["b", "c", "a", "a"]):
+        assert over_groups(GROUPED["group_match"], answers, targets, groups) == pytest.approx(2 / 3)
+        assert over_groups(GROUPED["f1m"], answers, targets, groups) == pytest.approx(4 / 5)  # precision 1, recall 2/3
 
 
 def test_without_groups_there_are_no_scores_of_groups() -> None:

@@ -154,3 +154,18 @@ def test_files_of_others_are_there_whatever_ends_the_writing(emotions, tmp_path,
         write_recipe(RECIPES["goemotions"], target, emotions, overwrite=True)
     assert [path.read_text() for path in tmp_path.rglob("notes.txt")] == ["mine"]
     assert (folder / "mine" / "notes.txt").is_file()
+
+
+def test_a_link_to_the_folder_stays_one_and_the_rows_go_where_it_leads(emotions, tmp_path):
+    target, place = tmp_path / "work" / "tasks.yaml", tmp_path / "disk" / "rows"
+    target.parent.mkdir()
+    (target.parent / "goemotions").symlink_to(place)
+    write_recipe(RECIPES["goemotions"], target, emotions)  # to where nothing is yet
+    (place / "goemotions-train.jsonl").write_text("stale")
+    (place / "notes.txt").write_text("mine")
+    write_recipe(RECIPES["goemotions"], target, emotions, overwrite=True)
+    assert sorted(path.name for path in target.parent.iterdir()) == ["goemotions", "tasks.yaml"]
+    assert [path.name for path in place.parent.iterdir()] == ["rows"]
+    assert (target.parent / "goemotions").readlink() == place
+    assert "stale" not in (place / "goemotions-train.jsonl").read_text()
+    assert (place / "notes.txt").read_text() == "mine"

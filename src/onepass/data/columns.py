@@ -154,8 +154,8 @@ def sample_columns(path: Path) -> list[Column]:
     """The columns of a file, with the cells of at most SAMPLE rows; rows that cannot be read are left out."""
     columns: dict[str, list[Any]] = {}
     ranks: list[int] = []
-    read, step = 0, 1
-    for chunk in read_chunks(path, size=SAMPLE, faults=RowFaults(path)):
+    read, step, faults = 0, 1, RowFaults(path)
+    for chunk in read_chunks(path, size=SAMPLE, faults=faults):
         new = [_rank(chunk.first_row + place) for place in range(len(chunk))]
         places = [place for place, rank in enumerate(new) if rank % step == 0]
         ranks += [new[place] for place in places]
@@ -170,6 +170,7 @@ def sample_columns(path: Path) -> list[Column]:
         if read >= READ:
             break
     if not read:
+        faults.check()
         raise DataError(f"{path} has no rows.")
     return [Column(name, cells, whole=len(ranks) == read) for name, cells in columns.items()]
 

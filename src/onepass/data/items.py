@@ -27,7 +27,7 @@ class Item:
     names: Sequence[str] = ()
     """What the candidates are called in the answer"""
     group: str | None = None
-    """What rows have in common that are scored together"""
+    """What rows have in common that are scored together; "": nothing, where others have; None: nobody asks"""
 
     @property
     def texts(self) -> Texts:
@@ -82,7 +82,7 @@ class Reading:
     names: Sequence[str] = ()
     """What the candidates are called"""
     group: str = ""
-    """What rows have in common that are scored together"""
+    """What rows have in common that are scored together; "": nothing"""
 
 
 @dataclass(frozen=True, eq=False)

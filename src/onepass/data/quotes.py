@@ -13,11 +13,13 @@ LONGEST = 2**24  # bytes of a line that is looked at
 def are_quoted(path: Path, delimiter: str) -> bool:
     """False if each line with a quote has as many fields as the header, taken as it is, and one is wrong as csv.
 
-    But where the header is quoted, or most lines are, and rightly, those that are wrong are faults.
+    But the wrong ones are faults where the header is quoted; or where most lines are, and rightly, and no fewer than
+    are wrong show that it is csv: a quote is doubled within a quoted cell, or all cells are quoted. Texts that are
+    quotations do neither.
     """
     if delimiter != "\t":
         return True
-    fields, lines, right, wrong = 0, 0, 0, False
+    fields = lines = right = signs = wrong = 0
     with open(path, "rb") as file:
         while line := file.readline(LONGEST):
             if not fields:
@@ -30,10 +32,14 @@ def are_quoted(path: Path, delimiter: str) -> bool:
             if b'"' in line:
                 if line.count(b"\t") + 1 != fields:
                     return True
-                whole = _as_csv(line) == fields
-                opens = line.startswith(b'"') or b'\t"' in line  # within a cell a quote is a sign in either case
-                wrong, right = wrong or not whole, right + (whole and opens)
-    return not wrong or 2 * right > lines
+                # Within a cell a quote is a character in either case.
+                quoted = [cell for cell in line.rstrip(b"\r\n").split(b"\t") if cell.startswith(b'"')]
+                if _as_csv(line) != fields:
+                    wrong += 1
+                elif quoted:
+                    right += 1
+                    signs += len(quoted) == fields > 1 or any(b'""' in cell[1:-1] for cell in quoted)
+    return not wrong or (2 * right > lines and signs >= wrong)
 
 
 def _as_csv(line: bytes) -> int:

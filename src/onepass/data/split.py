@@ -15,7 +15,7 @@ def split(examples: Examples, share: float, seed: int) -> tuple[Examples, Exampl
 
     The choice depends on the texts and the seed alone, not on the order of the rows, and rows with the same text stay
     together. Every label keeps a row for training. Labels are integer targets, or the columns of two-dimensional ones.
-    Rows of a group are scored together, and so stay together too, unless one is larger than the share.
+    Rows of a group are scored together, and so stay together too, unless their group is larger than the share.
     """
     if not 0 <= share < 1:
         raise ConfigError(f"validation: {share:g} is no share of the rows. Give a file, or a number from 0 to below 1.")
@@ -41,7 +41,11 @@ def split(examples: Examples, share: float, seed: int) -> tuple[Examples, Exampl
 
 
 def _inseparable(examples: Examples, share: float) -> NDArray[np.uint64]:
-    """Equal for rows that stay together: those of one text, of one group, or linked by rows of both."""
+    """Equal for rows that stay together: those of one text, of one group, or linked by rows of both.
+
+    Of a part that is larger than the share only rows of one text are: whole, it would leave validation without a row,
+    or take most of them there.
+    """
     groups = [reading.group for reading in examples.readings or ()]
     if not any(groups):
         return examples.hashes
@@ -54,12 +58,10 @@ def _inseparable(examples: Examples, share: float) -> NDArray[np.uint64]:
     ends = text[grouped], len(texts) + group[grouped]
     links = coo_array((np.ones(len(grouped)), ends), shape=(len(texts) + len(names),) * 2)
     part = connected_components(links, directed=False)[1][text]  # of each row
-    # Whole, such a part would leave validation without a row, or take most of them there.
-    if np.bincount(part).max() > share * len(examples):
-        return examples.hashes
+    large = np.bincount(part)[part] > share * len(examples)
     least = np.full(part.max() + 1, np.iinfo(np.uint64).max, np.uint64)
     np.minimum.at(least, part, examples.hashes)
-    return least[part]
+    return np.where(large, examples.hashes, least[part])
 
 
 def _fill(chosen: NDArray[np.bool_], strata: list[NDArray[np.int64]], total: int, share: float) -> None:

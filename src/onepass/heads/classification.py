@@ -12,7 +12,7 @@ import numpy as np
 from onepass.data.items import Item, Reading
 from onepass.errors import first_of, unknown
 from onepass.heads import scaling
-from onepass.heads.base import Kind, Row, label_cell, label_text, wrong_option
+from onepass.heads.base import Kind, Row, blank, label_cell, label_text, wrong_option
 from onepass.heads.grouped import GROUPED, over_groups
 from onepass.heads.metrics import accuracy, f1, macro_f1, matthews
 from onepass.heads.thresholds import Rule, check_thresholds, choose, chosen, limits, read_threshold, shown
@@ -35,6 +35,7 @@ class Classification(Kind):
         `onepass.heads.thresholds.POSSIBLE`. With `label: NAME` only that label has one, and it is given from there on
         even where another is likelier.
     group_by: a column, or several, that rows of one question have in common, for the metrics f1a, f1m and group_match.
+        A row where all of them are blank is a group of its own.
     windows, overlap: how many windows of a long text are read at most, and the share of one that the next reads again.
     pooling: what their logits become together: the `mean`, or the `max` of each label.
     """
@@ -91,7 +92,8 @@ class Classification(Kind):
         item = super().item(task, row)
         if item is None or not self.group_by or not all(column in row for column in self.group_by):
             return item  # a text to be answered needs no group
-        return replace(item, group=" ".join(str(row[column]) for column in self.group_by))
+        cells = ["" if blank(row[column]) else str(row[column]) for column in self.group_by]
+        return replace(item, group=str(cells) if any(cells) else "")  # as a list: "1 2", "3" is not "1", "2 3"
 
     def labels_in(self, task: Task, row: Row) -> Iterable[str]:
         return () if self.blank(task, row) else (label_cell(row[task.label]),)

@@ -38,12 +38,14 @@ def group_match(answers: Parts, targets: Parts) -> float:
 
 
 def over_groups(measure: Measure, answers: np.ndarray, targets: np.ndarray, groups: Groups) -> float:
-    """A measure of answers that are told group by group.
+    """A measure of answers that are told group by group; a row without a group ("") is one of its own.
 
     >>> over_groups(group_match, np.array([1, 0, 1]), np.array([1, 0, 0]), ["a", "a", "b"])
     0.5
     """
-    _, of_row = np.unique(np.asarray(groups), return_inverse=True)
+    names, of_row = np.unique(np.asarray(groups), return_inverse=True)
+    alone = np.flatnonzero(np.asarray(groups) == "")
+    of_row[alone] = len(names) + np.arange(len(alone))
     order = np.argsort(of_row, kind="stable")
     parts = np.split(order, np.flatnonzero(np.diff(of_row[order])) + 1)
     return measure([answers[part] for part in parts], [targets[part] for part in parts])

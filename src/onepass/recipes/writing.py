@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onepass.atomic import draft_of, entries, exchange, read_json, take_over, write_json
+from onepass.atomic import draft_of, exchange, keep_others, read_json, write_json
 from onepass.data.examples import text_hash
 from onepass.errors import ConfigError, DataError, listed, unknown
 from onepass.recipes.hub import rows_from_hub
@@ -52,17 +52,18 @@ def write_recipe(
     found = _found(recipe, sets, source) if source is not None else {}
     if source is None and (strange := [known.name for known in sets if known.hub is None]):
         raise ConfigError(f"The hub does not have {', '.join(strange)}. Give the folder of the files: --from FOLDER")
-    draft = draft_of(folder)
+    place = folder.resolve()  # where a link leads: the link itself is left alone
+    draft = draft_of(place)
     try:
-        draft.mkdir()
+        draft.mkdir(parents=True)
         rows = {known.name: _convert(known, draft, found if source is not None else None, holdout) for known in sets}
         record = {name: sorted(splits) for name, splits in rows.items()}
         write_json(draft / RECORD, {"recipe": recipe.name, "tasks": record})
-        if folder.exists():
-            _keep_others(folder, draft)
-            exchange(draft, folder)
+        if place.exists():
+            keep_others(place, draft, _own(place))
+            exchange(draft, place)
         else:
-            os.rename(draft, folder)
+            os.rename(draft, place)
     finally:
         shutil.rmtree(draft, ignore_errors=True)  # unfinished, or the folder that was replaced
     text_draft = draft_of(task_file)
@@ -71,13 +72,10 @@ def write_recipe(
     return Written(task_file, folder, rows)
 
 
-def _keep_others(old: Path, new: Path) -> None:
-    """Take over what is none of an earlier recipe's own files to where its new ones are."""
-    record = read_json(old / RECORD)["tasks"]
-    own = {RECORD, *(f"{name}-{split}.jsonl" for name, splits in record.items() for split in splits)}
-    for name in entries(old):
-        if name not in own and not os.path.lexists(new / name):
-            take_over(old / name, new / name)
+def _own(folder: Path) -> set[str]:
+    """The files that an earlier recipe wrote."""
+    record = read_json(folder / RECORD)["tasks"]
+    return {RECORD, *(f"{name}-{split}.jsonl" for name, splits in record.items() for split in splits)}
 
 
 def _chosen(recipe: Recipe, only: Sequence[str] | None) -> list[KnownSet]:
