@@ -88,7 +88,7 @@ def test_the_faults_of_a_suite_are_told_once_before_anything_trains(suite: Path,
 
 def test_runs_are_added_to_no_file_of_something_else(suite: Path, tmp_path: Path) -> None:
     runs, output = plan(str(suite), ["readers"], 1, ()), tmp_path / "notes.jsonl"
-    for theirs in ('{"text": "goal"}\n', "text,label\n"):
+    for theirs in ('{"text": "goal"}\n', "text,label\n", "\n\ntext of mine\n"):
         output.write_text(theirs)
         with pytest.raises(ConfigError, match=r"notes\.jsonl is no file of a bench's runs"):
             run_all(runs, output, limit_s=0)
@@ -126,6 +126,22 @@ def test_a_line_counts_only_for_the_suite_and_the_rows_it_was_measured_on(suite:
     config = other / "config.json"
     config.write_text(config.read_text() + " ")
     assert run_all([run], output, progress=False, limit_s=0) == []
+
+
+def test_a_line_counts_only_for_the_encoder_and_the_rows_that_an_override_names(suite: Path, tmp_path: Path) -> None:
+    encoder = Path(shutil.copytree(read_task_file(suite).encoder, tmp_path / "other" / "encoder"))
+    rows = Path(shutil.copy(suite.with_name("same.csv"), tmp_path / "other" / "same.csv"))
+    given = (f"encoder={encoder}", f"tasks.same.train={rows}")
+    run, output = Run(str(suite), "readers", 0, given), tmp_path / "lines.jsonl"
+    kept = {"key": run.key, "method": "readers", "holds": suite_fingerprint(str(suite), given)}
+    output.write_text(json.dumps(kept) + "\n")
+    assert run_all([run, Run(str(suite), "readers", 1)], output, progress=False, limit_s=0) == [kept]
+    for file in (encoder / "model.safetensors", rows):
+        before = file.read_bytes()
+        file.write_bytes(before[:-1] + b"x")
+        assert run_all([run], output, progress=False, limit_s=0) == []
+        file.write_bytes(before)
+        assert run_all([run], output, progress=False, limit_s=0) == [kept]
 
 
 def test_the_last_of_two_values_of_an_option_makes_the_run() -> None:

@@ -72,6 +72,7 @@ def test_help_does_not_import_torch():
         (["training", "train.epochs=1"], "'train.epochs=1' changes what a task file says, and there is none"),
         (["training", "--tasks", "1", "--suite", "nowhere.yaml"], "There is no task file nowhere.yaml"),
         (["device", "--device", "cuba"], "Unknown device 'cuba'. Did you mean 'cuda'?"),
+        (["device", "--device", "cpu:x"], "Unknown device 'cpu:x'. Did you mean 'cpu'?"),
         (["device", "--device", "cuda:1"], "There is no GPU that torch can use here"),
     ],
 )

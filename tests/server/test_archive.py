@@ -162,7 +162,19 @@ def misplaced(data: bytes, by: int) -> bytes:
     return data[:end] + struct.pack("<L", place + by) + data[end + 4 :]
 
 
+def far_away() -> bytes:
+    """A zip whose only member begins at the last of 2 ** 64 bytes."""
+    data, extra = bytearray(zipped(abcd=b"{}")), struct.pack("<HHQ", 1, 8, 2**64 - 1)
+    entry, end = data.index(b"PK\x01\x02"), data.index(b"PK\x05\x06")
+    data[end + 12 : end + 16] = struct.pack("<L", end - entry + len(extra))
+    data[entry + 50 : entry + 50] = extra
+    data[entry + 42 : entry + 46] = b"\xff" * 4
+    data[entry + 30 : entry + 32] = struct.pack("<H", len(extra))
+    return bytes(data)
+
+
 HOSTILE = {
+    "a member that begins too far away": far_away(),
     "a name that is no text": renamed(b"\xff\xfe\xff\xff", 0x800),
     "no name": renamed(b"\0\0\0\0"),
     "a list that begins behind its end": misplaced(zipped(task_dot_json=b"{}"), 50),

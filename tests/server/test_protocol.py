@@ -233,6 +233,30 @@ def test_a_wish_for_another_protocol_is_passed_over(server: Any) -> None:
     assert answer.startswith(b"HTTP/1.1 200") and answer.count(b"HTTP/1.1") == 1
 
 
+WISH = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"
+
+
+@pytest.mark.parametrize("cut", [None, 40, -3, -30])
+def test_a_request_with_a_body_and_a_wish_is_answered(server: Any, cut: int | None) -> None:
+    """As clients of Java send them, in one packet and in two."""
+    asked = request("goal").replace(b"Content-Length", WISH + b"Content-Length")
+    last = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with server.raw() as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for part in [asked * 2 + last] if cut is None else [asked[:cut], asked[cut:] + asked + last]:
+            connection.sendall(part)
+            time.sleep(0.2)
+        answer = read_all(connection)
+    assert answer.count(b"HTTP/1.1 200") == 3 and answer.count(b'"topic"') >= 2
+
+
+def test_a_tunnel_is_not_opened(server: Any) -> None:
+    with server.raw() as connection:
+        connection.sendall(b"CONNECT elsewhere:443 HTTP/1.1\r\nHost: elsewhere:443\r\n\r\n" + request("goal"))
+        answer = read_all(connection)
+    assert answer.startswith(b"HTTP/1.1 4") and answer.count(b"HTTP/1.1") == 1
+
+
 def test_a_body_that_breaks_off_is_told_once_and_is_no_fault_of_ours(server: Any) -> None:
     with server.raw() as connection:
         connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\nnonsense\r\n")

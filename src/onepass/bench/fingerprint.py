@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,17 +12,20 @@ from typing import Any
 from onepass.tasks import read_task_file
 
 
-def suite_fingerprint(suite: str) -> str:
-    """64 bits that change with a suite's settings and with its data files, wherever the suite is kept."""
-    file = read_task_file(suite)
+def suite_fingerprint(suite: str, overrides: Sequence[str] = ()) -> str:
+    """64 bits that change with a suite's settings and with its data files, wherever the suite is kept.
+
+    Of `overrides` those count that name another encoder, or other tasks and files.
+    """
+    file, given = read_task_file(suite), read_task_file(suite, overrides)
     known: dict[str, Any] = {
-        "encoder": _encoder(file.encoder),
+        "encoder": _encoder(given.encoder),
         "method": file.method.model_dump(),
         "train": file.train,
     }
     known["tasks"] = {
         name: {key: _hash_of(value) if isinstance(value, Path) else value for key, value in dict(task).items()}
-        for name, task in file.tasks.items()
+        for name, task in given.tasks.items()
     }
     return hashlib.blake2b(json.dumps(known, sort_keys=True).encode(), digest_size=8).hexdigest()
 

@@ -16,8 +16,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 
@@ -113,6 +114,12 @@ def place_of(run: Run, holds: str, output: Path) -> Path:
     return output.parent / f".{output.stem}" / name
 
 
+def holds_of(runs: Iterable[Run]) -> dict[Run, str]:
+    """The fingerprint of what each run is trained on."""
+    found = cache(suite_fingerprint)  # once for all seeds
+    return {run: found(run.suite, tuple(run.given)) for run in runs}
+
+
 def cache_beside(folder: Path) -> Path:
     """Where runs keep what they asked of teachers that other runs ask the same."""
     return folder.with_name("answers")
@@ -190,9 +197,10 @@ def run_all(
     output.parent.mkdir(parents=True, exist_ok=True)
     _end_last_line(output)
     runs = list(dict.fromkeys(runs))
-    holds = {suite: suite_fingerprint(suite) for suite in {run.suite for run in runs}}
-    done = {line["key"]: line for line in read_lines(output) if line.get("holds") in (None, *holds.values())}
-    places = {run: place_of(run, holds[run.suite], output) for run in runs}
+    holds = holds_of(runs)
+    wanted = {run.key: (None, holds[run]) for run in runs}  # None: lines that were written before it was kept
+    done = {line["key"]: line for line in read_lines(output) if line.get("holds") in wanted.get(line["key"], ())}
+    places = {run: place_of(run, holds[run], output) for run in runs}
     waiting = [run for run in runs if not (is_whole(places[run]) if run.stays else run.key in done)]
     running: list[Running] = []
     failures: list[str] = []
@@ -203,7 +211,7 @@ def run_all(
             able = [run for run in waiting if run.can_start][: jobs - len(running)]
             for run in able:
                 waiting.remove(run)
-                running.append(Running(run, holds[run.suite], places[run]))
+                running.append(Running(run, holds[run], places[run]))
             if not running:
                 break  # what the others wait for has failed
             time.sleep(0.2)
@@ -269,7 +277,7 @@ def check_lines(path: Path) -> None:
     """Refuse to add to a file that holds something else than runs."""
     if path.is_file():
         with path.open("rb") as file:
-            first = file.readline(len(LINE_BEGINS)).rstrip(b"\n")
+            first = next((line for line in file if line.strip()), LINE_BEGINS)[: len(LINE_BEGINS)].rstrip(b"\n")
         if not LINE_BEGINS.startswith(first):
             raise ConfigError(
                 f"{path} is no file of a bench's runs; their lines would be added to it. Give another --output."

@@ -14,8 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onepass.bench.fingerprint import suite_fingerprint
-from onepass.bench.runs import Run, cache_beside, place_of, read_suite, run_all
+from onepass.bench.runs import Run, cache_beside, holds_of, place_of, read_suite, run_all
 
 if TYPE_CHECKING:
     from onepass.tasks import TaskFile
@@ -28,8 +27,8 @@ def run_taught(
 ) -> list[dict[str, Any]]:
     """As `run_all`, with shared teachers, which stay until the last run has learned from them."""
     found = {run: teachers_of(replace(run, seed=0)) for run in runs}
-    holds = {suite: suite_fingerprint(suite) for suite in {run.suite for run in runs}}
-    places = {one: place_of(one, holds[one.suite], output) for teachers in found.values() for one in teachers}
+    holds = holds_of(one for teachers in found.values() for one in teachers)
+    places = {one: place_of(one, holds[one], output) for teachers in found.values() for one in teachers}
     taught = [replace(run, teachers=tuple(str(places[one]) for one in teachers)) for run, teachers in found.items()]
     lines = run_all(taught, output, limit_s=0, progress=False)  # those of earlier calls
     if len(lines) < len(taught):

@@ -150,8 +150,8 @@ def device(
 
     from onepass.bench.device import device as measure
 
-    family = kind.partition(":")[0]  # cuda:1 is the second GPU
-    if family not in ("cuda", "cpu"):
+    family, _, number = kind.partition(":")  # cuda:1 is the second GPU
+    if family not in ("cuda", "cpu") or (number and not number.isdecimal()) or kind.endswith(":"):
         raise ConfigError(unknown("device", kind, ("cuda", "cpu")))
     if family == "cuda" and not torch.cuda.is_available():
         raise ConfigError("There is no GPU that torch can use here. Try the bench out with: --device cpu --texts 64")

@@ -30,7 +30,8 @@ MOST_AROUND = 64 * 1024  # bytes of a tar that are no file's: headers and paddin
 GZIP, ZIP_ENTRY = b"\x1f\x8b", b"PK\x01\x02"
 # What zipfile and tarfile raise of damaged archives: errors of their own, and whatever their code ran into.
 UNREADABLE = (
-    zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError, RuntimeError, ValueError, LookupError
+    zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError, RuntimeError, ValueError, LookupError,
+    ArithmeticError,
 )  # fmt: skip
 REMARKS = (tarfile.XHDTYPE, tarfile.XGLTYPE)  # on the members of a tar, such as when they were changed
 SHARED = ("tokenizer.json", "method.safetensors")

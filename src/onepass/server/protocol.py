@@ -12,6 +12,7 @@ import random
 from collections import Counter
 from typing import Any
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from onepass.server.metrics import Metrics
@@ -53,6 +54,32 @@ class Joined:
         return getattr(self._transport, name)
 
 
+class Unwished:
+    """A parser that passes over a wish for another protocol, with which many clients begin.
+
+    The parser of httptools takes a request for over where it reads such a wish, and its body for the other protocol. It
+    is begun again without the wish.
+    """
+
+    def __init__(self, protocol: HttpToolsProtocol):
+        self._protocol, self._parser = protocol, httptools.HttpRequestParser(protocol)
+
+    def feed_data(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as wish:
+            if self._parser.get_method() == b"CONNECT":
+                raise
+            given = self._protocol
+            lines = [b"%s %s HTTP/%s" % (self.get_method(), given.url, self.get_http_version().encode())]
+            lines += [b"%s: %s" % header for header in given.headers if header[0] != b"upgrade"]
+            self._parser = httptools.HttpRequestParser(given)
+            self.feed_data(b"\r\n".join(lines) + b"\r\n\r\n" + data[wish.args[0] :])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._parser, name)
+
+
 class Refusal(Exception):
     """Raised into the parser, which then refuses what follows: the answer is 400."""
 
@@ -77,6 +104,7 @@ def guarded_protocol(settings: Settings, metrics: Metrics) -> type[HttpToolsProt
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(Joined(transport, self.loop))  # type: ignore[arg-type]
+            self.parser = Unwished(self)  # type: ignore[assignment]
             address = self.client[0] if self.client else ""
             addresses[address] += 1
             self._counted = True
@@ -122,13 +150,20 @@ def guarded_protocol(settings: Settings, metrics: Metrics) -> type[HttpToolsProt
                 self._between, self._head = False, 0
                 self._enter("head", settings.header_s)
 
+        @property
+        def _wishes(self) -> bool:
+            """Whether the request that comes in will begin again, without its wish for another protocol."""
+            return self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
+
         def on_headers_complete(self) -> None:
+            if self._wishes:
+                return
             if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > LONGEST_HEAD:
                 raise Refusal
             super().on_headers_complete()
             if len(self.pipeline) > MOST_WAITING:
                 raise Refusal
-            if self.parser.should_upgrade():  # to nothing that we speak: what follows is no request
+            if self.parser.should_upgrade():  # CONNECT: what follows is no request
                 self._deaf, self.cycle.keep_alive = True, False
             self._received = self._useful = 0
             self._enter("body", settings.body_s)
@@ -138,6 +173,8 @@ def guarded_protocol(settings: Settings, metrics: Metrics) -> type[HttpToolsProt
             super().on_body(body)
 
         def on_message_complete(self) -> None:
+            if self._wishes:
+                return
             super().on_message_complete()
             self._between, self._whole = True, self.cycle
             self._enter("")
