@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 import onepass
 from onepass.engine.core import Core
 from onepass.engine.kept import Kept
+from onepass.inquiry import Pieces
+from onepass.tasks import Task
 
 
 def test_the_last_few_are_kept_as_long_as_they_are_small():
@@ -41,3 +44,14 @@ def test_tasks_in_another_order_are_the_same_choice(folder: Path, monkeypatch: p
     one, other = (engine.predict("goal", tasks=names) for names in (["topic", "spam"], ["spam", "topic"]))
     assert chosen[0] == chosen[1] and list(other) == ["spam", "topic"]
     assert one == other
+
+
+def test_choices_of_wide_tasks_take_no_more_than_twice_their_memory(make_folder: Callable[..., Path]):
+    labels = [f"label {number}" for number in range(800)]
+    tasks = [Task(name=f"wide-{n}", text="text", label="label", labels=labels) for n in range(6)]
+    core = onepass.load(make_folder(tasks=tasks), engine=True, threads=1)._core
+    size = sum(array.nbytes for task in core.runner.tasks for array in task.values())
+    pieces = [Pieces([2, 5, 3], [0, 0, 0])]
+    for left_out in range(6):
+        core.logits(pieces, [task for task in range(6) if task != left_out])
+    assert size < core._heads.bytes + core.runner.chosen.bytes <= 2 * size

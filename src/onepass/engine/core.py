@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from onepass.asking import NO_RANGES
+from onepass.engine.kept import Arrays, Kept
 from onepass.engine.packing import packed
 from onepass.engine.plan import batches
 from onepass.engine.points import point_logits
 from onepass.engine.ranges import Bounds, precision_of
-from onepass.engine.runner import KEPT, Runner
+from onepass.engine.runner import KEPT, Runner, most_bytes
 from onepass.heads import Kind
 from onepass.inquiry import Pieces, Ranges
 from onepass.tasks import Task
@@ -34,7 +34,7 @@ class Core:
         # In less than 32 bits two graphs of the same layers round differently, so that an answer would depend on what
         # else is asked: there is one for all that is asked, as it was when ranges were found.
         self.whole = self.precision != "fp32" and (bool(self.token_tasks) or runner.whole)
-        self._heads = lru_cache(KEPT)(self._stacked_heads)
+        self._heads = Kept(self._stacked_heads, KEPT, most_bytes(runner.tasks, of_heads=True))
         self.read = self.computed = 0
         """Tokens of texts so far, and with their padding"""
 
@@ -79,9 +79,12 @@ class Core:
         assert vectors is not None  # there is at least one text
         vectors = self.runner.pooled(vectors, asked)
         logits: list[Any] = [None] * len(asked)
-        for members, weight, bias in self._heads(asked):
+        heads = self._heads(asked)
+        for outputs in {outputs for _, outputs in heads}:
+            members = heads["places", outputs]
             chosen = vectors if len(vectors) == 1 or len(members) == len(asked) else vectors[members]
-            for place, values in zip(members, chosen @ weight + bias, strict=True):
+            found_logits = chosen @ heads["weight", outputs] + heads["bias", outputs]
+            for place, values in zip(members, found_logits, strict=True):
                 logits[place] = values
         for place in reading:
             task, kind = self.token_tasks[asked[place]]
@@ -90,21 +93,22 @@ class Core:
             logits[place] = point_logits(self.runner.tasks[asked[place]], kind, own, states, read)
         return logits
 
-    def _stacked_heads(self, asked: tuple[int, ...]) -> list[tuple[list[int], np.ndarray, np.ndarray]]:
-        """The heads of equally many outputs side by side: places in `asked`, weights (k, H, C), biases (k, 1, C)."""
+    def _stacked_heads(self, asked: tuple[int, ...]) -> Arrays:
+        """The k heads of equally many outputs C side by side, by what they are and C.
+
+        Their places in `asked` (k,), weights (k, H, C), biases (k, 1, C).
+        """
         groups: dict[int, list[int]] = {}
         for place, task in enumerate(asked):
-            if task in self.token_tasks:
-                continue
-            groups.setdefault(len(self.runner.tasks[task]["head.bias"]), []).append(place)
-        return [
-            (
-                places,
-                np.stack([self.runner.tasks[asked[place]]["head.weight"].T for place in places]),
-                np.stack([self.runner.tasks[asked[place]]["head.bias"][None] for place in places]),
-            )
-            for places in groups.values()
-        ]
+            if task not in self.token_tasks:
+                groups.setdefault(len(self.runner.tasks[task]["head.bias"]), []).append(place)
+        found: Arrays = {}
+        for outputs, places in groups.items():
+            own = [self.runner.tasks[asked[place]] for place in places]
+            found["places", outputs] = np.array(places)
+            found["weight", outputs] = np.stack([task["head.weight"].T for task in own])
+            found["bias", outputs] = np.stack([task["head.bias"][None] for task in own])
+        return found
 
 
 def _joined(parts: Sequence[Any]) -> Any:

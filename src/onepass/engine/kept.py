@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-Arrays = dict[str, np.ndarray]
+Arrays = dict[Any, np.ndarray]
 
 
 class Kept:

@@ -42,7 +42,7 @@ class Runner:
         self.shared = shared
         self.tasks = tasks
         self.threads = threads
-        self.chosen = Kept(self.choose, KEPT, MOST_COPIES * _bytes_of(tasks))
+        self.chosen = Kept(self.choose, KEPT, most_bytes(tasks, of_heads=False))
         self.poolers = poolers_of(tasks, encoder.config.width, threads)
         self._programs: dict[tuple[Any, bool], Program] = {}
         """By the form of the tasks, and whether states of tokens are wanted"""
@@ -62,7 +62,7 @@ class Runner:
         """The same for other tasks; both share the graphs that are compiled, and are asked in turn."""
         other = copy(self)
         other.tasks = tasks
-        other.chosen = Kept(other.choose, KEPT, MOST_COPIES * _bytes_of(tasks))
+        other.chosen = Kept(other.choose, KEPT, most_bytes(tasks, of_heads=False))
         other.poolers = poolers_of(tasks, self.encoder.config.width, self.threads, self.poolers)
         other._program(tokens=False)
         return other
@@ -130,8 +130,10 @@ class Runner:
         return x
 
 
-def _bytes_of(tasks: Sequence[Weights]) -> int:
-    return sum(array.nbytes for task in tasks for array in task.values())
+def most_bytes(tasks: Sequence[Weights], of_heads: bool) -> int:
+    """What all choices of tasks that are kept may take: of their heads, or of all else that is laid side by side."""
+    own = (array for task in tasks for name, array in task.items() if name.startswith("head.") == of_heads)
+    return MOST_COPIES * sum(array.nbytes for array in own)
 
 
 def linear(x: Node, weights: Weights, name: str) -> Node:
