@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from onepass.errors import FolderError
+from onepass.errors import FolderError, NoSpace
 
 MANIFEST, FORMAT = "MANIFEST.json", 1
 CARD = "README.md"  # what people read of a folder; nothing that is computed depends on it
@@ -45,7 +45,8 @@ def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
         else:
             raise FolderError(f"{path} appeared while it was being written. Choose another name.")
     except OSError as error:
-        raise FolderError(f"{path} could not be written: {reason(error)}. Nothing was changed there.") from error
+        kind = NoSpace if error.errno == errno.ENOSPC else FolderError
+        raise kind(f"{path} could not be written: {reason(error)}. Nothing was changed there.") from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)  # what is left here is a failed draft, or the folder that was replaced
     _sync_parent(path)

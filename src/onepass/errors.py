@@ -40,6 +40,10 @@ class FolderError(OnepassError):
     """A model folder that cannot be read or written."""
 
 
+class NoSpace(FolderError):
+    """A folder for which there is no room on the disk."""
+
+
 class TrainingError(OnepassError):
     """A training that cannot go on."""
 

@@ -28,16 +28,19 @@ from onepass.contents import FORMAT, RECORDED, find_folder, model_files, read_co
 from onepass.encoder.config import EncoderConfig
 from onepass.encoder.loading import build_encoder, fingerprint
 from onepass.encoder.tokenizer import Tokenizer
-from onepass.errors import ConfigError, EncoderError, FolderError
+from onepass.errors import ConfigError, EncoderError, FolderError, NoSpace
 from onepass.methods import make_method
 from onepass.model import Model
 from onepass.tasks import MethodChoice
 
 
-def check_output(path: Path, *, overwrite: bool = False, needed: int = 0) -> None:
-    """Raise before any work is done if a model folder cannot be written here; `needed` bytes have to fit twice."""
+def check_output(path: Path, *, overwrite: bool = False, needed: int = 0, passing: Sequence[Path] = ()) -> None:
+    """Raise before any work is done if a model folder cannot be written here; `needed` bytes have to fit twice.
+
+    Folders that are `passing` will be gone by then.
+    """
     try:
-        _check_output(path, overwrite, needed)
+        _check_output(path, overwrite, needed, passing)
     except OSError as error:
         raise FolderError(f"{path} cannot be written: {reason(error)}. Choose another output.") from error
 
@@ -47,7 +50,7 @@ def _is_model(path: Path) -> bool:
     return (path / "config.json").is_file() and ((path / MANIFEST).is_file() or (path / "tasks").is_dir())
 
 
-def _check_output(path: Path, overwrite: bool, needed: int) -> None:
+def _check_output(path: Path, overwrite: bool, needed: int, passing: Sequence[Path]) -> None:
     if path.exists() and not _is_model(path) and (not path.is_dir() or any(path.iterdir())):
         raise FolderError(f"{path} exists already and is no model folder: it is never replaced. Choose another output.")
     if path.exists() and not overwrite:
@@ -58,8 +61,9 @@ def _check_output(path: Path, overwrite: bool, needed: int) -> None:
     if not parent.is_dir():
         raise FolderError(f"{parent} is a file; no folder can be made in it. Choose another output.")
     free = shutil.disk_usage(parent).free
+    free += sum(file.stat().st_size for folder in passing for file in folder.rglob("*"))
     if free < 2 * needed:
-        raise FolderError(
+        raise NoSpace(
             f"There is no space for the model: {parent} has {free / 1e6:,.0f} MB free, {2 * needed / 1e6:,.0f} MB are "
             "needed. Free some, or choose another output."
         )

@@ -1,6 +1,7 @@
 """A training that was killed goes on and ends with the weights of one that was not."""
 
 import resource
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -118,6 +119,40 @@ def test_a_checkpoint_that_finds_no_room_is_a_warning_and_the_training_goes_on(
         assert torch.equal(tensor, weights(model)[name]), name
     assert left == [[]] * 6 and [path.name for path in (tmp_path / "out").iterdir()] == ["model"]
     assert "--resume could not go on from here" in caplog.text and "File too large" in caplog.text
+
+
+def test_a_training_that_fills_the_disk_with_its_checkpoint_ends_with_its_model(
+    news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = train(news, tmp_path / "whole", overrides=OPTIONS, progress=False)
+    out, used = tmp_path / "out", shutil.disk_usage(tmp_path)
+    room = 3 * size_of(whole)  # enough for the model, which has to fit twice, and not beside a checkpoint
+
+    def left(path: Path) -> Any:
+        return used._replace(free=max(0, room - sum(file.stat().st_size for file in out.rglob("*") if file.is_file())))
+
+    monkeypatch.setattr(shutil, "disk_usage", left)
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "save", interrupted(Checkpoints.save))
+        with pytest.raises(KeyboardInterrupt):
+            train(news, out / "model", overrides=OPTIONS, progress=False)
+    assert left(out).free < 2 * size_of(whole)
+    resumed = train(news, out / "model", overrides=OPTIONS, resume=True, progress=False)
+    for name, tensor in weights(whole).items():
+        assert torch.equal(tensor, weights(resumed)[name]), name
+    assert [path.name for path in out.iterdir()] == ["model"]
+
+
+def test_a_first_stage_is_not_trained_again_for_a_second_that_is_another(
+    news: Path, tmp_path: Path, kill_after: Kill
+) -> None:
+    options = [*OPTIONS, "train.finetune={epochs: 2}"]
+    kill_after(8, news, tmp_path / "model", options)
+    assert not (tmp_path / ".model.training").exists()  # nobody goes on from there any more
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / ".model.joint").rglob("*")}
+    with pytest.raises(ConfigError, match=r"changed since the training in .*\.model\.joint was cut short"):
+        train(news, tmp_path / "model", overrides=[*options, "train.seed=7"], resume=True, progress=False)
+    assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / ".model.joint").rglob("*")}
 
 
 def test_a_checkpoint_that_found_no_room_is_not_tried_again_at_once(

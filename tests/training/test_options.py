@@ -208,6 +208,7 @@ def test_an_encoder_of_teachers_wants_teachers():
 
 
 def test_the_word_none_is_no_value_where_there_may_be_none():
-    assert train_options({"teachers": "none", "finetune": "none", "teacher_encoder": "none"}) == TrainOptions()
+    assert train_options({"finetune": "none", "teacher_encoder": "none"}) == TrainOptions()
+    assert train_options({"teachers": "none"}).teachers == 0  # not as many as the method is best with
     assert faults_of(teachers="none", distill="none") == []
     assert faults_of(epochs="none") == ["train.epochs is 'none'; possible: a whole number from 0."]

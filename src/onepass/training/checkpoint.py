@@ -25,7 +25,7 @@ from onepass.model import Model
 from onepass.tasks import TaskFile
 from onepass.training.average import RunningMean
 from onepass.training.best import Best
-from onepass.training.kept import forget, kept_folder
+from onepass.training.kept import check_same, forget, kept_folder
 from onepass.training.options import TrainOptions, teachers_of
 from onepass.training.sets import TaskSet, fingerprint
 from onepass.training.stages import Finished
@@ -138,11 +138,7 @@ class Checkpoints:
                 f"The training in {self.folder} was cut short by another version of onepass, which alone can go on "
                 "with it. Train anew without --resume, or remove that folder."
             )
-        if saved["key"] != self.key:
-            raise ConfigError(
-                f"The task file, the options, the data or a teacher changed since the training in {self.folder} was "
-                "cut short. Restore them to go on, or train anew without --resume."
-            )
+        check_same(self.folder, self.key)
         tensors = load_file(self.folder / "state.safetensors")
         model.load_state_dict({k.removeprefix("model."): t for k, t in tensors.items() if k.startswith("model.")})
         saved["tensors"] = {name: tensor for name, tensor in tensors.items() if not name.startswith("model.")}

@@ -7,7 +7,8 @@ import logging
 import shutil
 from pathlib import Path
 
-from onepass.errors import FolderError, OnepassError
+from onepass.atomic import read_json
+from onepass.errors import ConfigError, FolderError, OnepassError
 from onepass.model import Model
 
 log = logging.getLogger(__name__)
@@ -29,15 +30,32 @@ class KeptModel:
         model.dropout.p = dropout
         return model if model.training_record.get("key") == self.key else None
 
-    def save(self, model: Model) -> None:
+    def save(self, model: Model) -> bool:
+        """Whether there was room for it."""
         model.training_record["key"] = self.key
         try:
             model.save(self.folder, overwrite=True)
         except FolderError as error:
             log.warning("the training goes on, but --resume could not go on from here: %s", error)
+            return False
+        return True
 
     def remove(self) -> None:
         forget(self.folder)
+
+
+def check_same(folder: Path, key: str) -> None:
+    """Refuse to go on from what a part of another training left."""
+    try:
+        config = read_json(folder / "config.json")
+        found = config.get("key") or config["training"]["key"]
+    except (FolderError, AttributeError, KeyError, TypeError):
+        return  # nothing that anybody would go on from
+    if found != key:
+        raise ConfigError(
+            f"The task file, the options, the data or a teacher changed since the training in {folder} was cut short. "
+            "Restore them to go on, or train anew without --resume."
+        )
 
 
 def kept_folder(output: Path, part: str) -> Path:

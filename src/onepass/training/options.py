@@ -117,7 +117,7 @@ class TrainOptions:
     soup: int = 1
     """Trainings from the same start over the rows in other orders, whose weights are averaged (arXiv:2203.05482)"""
     teachers: int | None = None
-    """Trainings with other seeds whose mean answers are learned beside the labels; none: what the method is best with
+    """Trainings with other seeds whose mean answers are learned beside the labels; null: what the method is best with
     on a GPU, 0 on a CPU"""
     task_teachers: int = 0
     """Trainings of a model for each task by itself, whose answers are learned too; these need a pass and a model's
@@ -187,8 +187,11 @@ def train_options(values: dict[str, Any]) -> TrainOptions:
 
 def _filled(values: dict[str, Any]) -> dict[str, Any]:
     """The values with those of their preset; the word none stands for no value where that is possible."""
-    nothing = {key for key, item in _fields(TrainOptions).items() if type(None) in get_args(item.type)}
-    return {k: None if v == "none" and k in nothing else v for k, v in with_preset(values).items()}
+    nothing: dict[str, Any] = {
+        key: None for key, item in _fields(TrainOptions).items() if type(None) in get_args(item.type)
+    }
+    nothing |= {"teachers": 0}  # where no value would mean: as many as the method is best with
+    return {k: nothing[k] if v == "none" and k in nothing else v for k, v in with_preset(values).items()}
 
 
 def check_train(file: TaskFile) -> list[str]:

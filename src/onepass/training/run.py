@@ -13,7 +13,7 @@ from accelerate.utils import set_seed
 
 from onepass.atomic import Locked, locked
 from onepass.encoder.loading import load_encoder
-from onepass.errors import ConfigError, FolderError, listed
+from onepass.errors import ConfigError, FolderError, NoSpace, listed
 from onepass.folder import check_output, size_of
 from onepass.heads import check_kinds
 from onepass.methods import check_method, make_method, settle_method
@@ -24,7 +24,7 @@ from onepass.training.checkpoint import Checkpoints, checkpoint_folder, training
 from onepass.training.device import device_of, make_accelerator
 from onepass.training.distillation import teach
 from onepass.training.finetuning import copies_of, joint_record, second_stage
-from onepass.training.kept import KeptModel, forget, kept_folder
+from onepass.training.kept import KeptModel, check_same, forget, kept_folder
 from onepass.training.loop import Trainer
 from onepass.training.options import check_train, train_options
 from onepass.training.sets import read_sets
@@ -81,7 +81,9 @@ def train(
     if output is not None:
         output = Path(output)
         models = max(options.soup, 1 if options.finetune is None else len(sets))
-        check_output(output, overwrite=overwrite, needed=size_of(model) * models)
+        check_output(output, overwrite=overwrite, needed=size_of(model) * models, passing=left_beside(output))
+        for left in left_beside(output) if resume else ():
+            check_same(left, key)  # before a part is trained that the next one could not go on from
         checkpoints = Checkpoints(output, key, options.checkpoint_every_s)
     again = partial(train, resume=resume, progress=progress)
     count = teachers_wanted(options, method.teachers, len(sets), device_of(options))
@@ -112,11 +114,21 @@ def train(
             trainer = fine_tune(trainer, output, key, resume, joint)
         if output is not None and checkpoints is not None:
             if trainer.accelerator.is_main_process:
-                trainer.model.save(output, overwrite=overwrite)
+                save_result(trainer.model, output, overwrite)
                 for left in (checkpoints.folder, *parts_beside(output)):
                     forget(left)
             trainer.accelerator.wait_for_everyone()
     return trainer.model
+
+
+def save_result(model: Model, output: Path, overwrite: bool) -> None:
+    """Write the trained model; where there is no room, in place of what the training left beside it, which is older."""
+    try:
+        model.save(output, overwrite=overwrite)
+    except NoSpace:
+        for left in left_beside(output):
+            forget(left)
+        model.save(output, overwrite=overwrite)
 
 
 def left_beside(output: Path) -> list[Path]:
@@ -156,8 +168,9 @@ def fine_tune(joint: Trainer, output: Path | None, key: str, resume: bool, folde
     options, checkpoints = second_stage(joint.given), None
     updates, seen = joint.model.training_record.setdefault("used", joint.used.state())  # a resumed one has it
     if output is not None and folder is not None:
-        if joint.accelerator.is_main_process:
-            folder.save(joint.model)
+        if joint.accelerator.is_main_process and folder.save(joint.model):
+            for left in (checkpoint_folder(output), *soup_folders(output)):  # nobody goes on from them any more
+                forget(left)
         checkpoints = Checkpoints(second_output(output), key, options.checkpoint_every_s)
     set_seed(options.seed)  # whatever the first stage drew: a resumed training does not draw it again
     copies = copies_of(joint.model, joint.sets)
