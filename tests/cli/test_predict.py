@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from onepass.cli.predict import shown
+from onepass.filejob.journal import FORMAT
 from onepass.prediction import Prediction
 
 
@@ -303,7 +304,7 @@ def test_another_model_does_not_go_on_with_the_job(run, model, tmp_path):
     source.write_text("text\ngoal\n")
     folder = tmp_path / ".out.csv.job"
     folder.mkdir()
-    state = {"format": 1, "settings": {"model": "another"}, "columns": {"text": "text"}}
+    state = {"format": FORMAT, "settings": {"model": "another"}, "columns": {"text": "text"}}
     (folder / "journal.json").write_text(json.dumps(state))
     arguments = ["predict", model, "--input", source, "--output", output, "--text", "text"]
     result = run(*arguments)

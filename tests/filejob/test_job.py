@@ -39,6 +39,14 @@ def names_in(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
+class Stopped(BaseException):
+    pass
+
+
+def stop(progress):
+    raise Stopped
+
+
 @pytest.mark.parametrize("source", ["csv", "jsonl", "parquet", "arrow", "json"])
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
 @pytest.mark.usefixtures("small_pieces")
@@ -64,12 +72,6 @@ def test_a_job_stopped_after_any_piece_ends_with_the_same_bytes(toy, write, tmp_
     path, clean, output = write(source, 60), tmp_path / f"clean.{ending}", tmp_path / f"out.{ending}"
     toy.job(path, clean).run()
 
-    class Stopped(BaseException):
-        pass
-
-    def stop(progress):
-        raise Stopped
-
     for _ in range(15):
         with pytest.raises(Stopped):
             toy.job(path, output).run(stop)
@@ -85,9 +87,6 @@ def test_a_job_stopped_after_any_piece_ends_with_the_same_bytes(toy, write, tmp_
 def test_a_job_stopped_at_any_write_ends_with_the_same_bytes(toy, write, tmp_path, monkeypatch, ending):
     path, clean, output = write("csv", 18), tmp_path / f"clean.{ending}", tmp_path / f"out.{ending}"
     toy.job(path, clean).run()
-
-    class Stopped(BaseException):
-        pass
 
     for last in range(1, 500):
         count = 0
@@ -468,12 +467,6 @@ def test_spreadsheet_safe_cells_are_escaped_and_numbers_are_not(toy, tmp_path):
 def test_what_appears_in_the_place_of_the_output_meanwhile_is_not_replaced(toy, write, tmp_path):
     path, output = write("csv", 60), tmp_path / "out.csv"
 
-    class Stopped(BaseException):
-        pass
-
-    def stop(progress):
-        raise Stopped
-
     with pytest.raises(Stopped):
         toy.job(path, output).run(stop)
     output.write_text("mine")
@@ -486,6 +479,82 @@ def test_what_appears_in_the_place_of_the_output_meanwhile_is_not_replaced(toy, 
         toy.job(path, output, overwrite=True).run(stop)
     toy.job(path, output).run()  # the leave that it began with holds
     assert output.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["out.csv", "bad.jsonl"])
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.usefixtures("small_pieces")
+def test_leave_to_replace_covers_what_was_there_when_it_was_given(toy, write, tmp_path, name, there):
+    path, files = write("csv", 20), (tmp_path / "out.csv", tmp_path / "bad.jsonl")
+    if there:
+        for file in files:
+            file.write_text("old")
+    with pytest.raises(Stopped):
+        toy.job(path, files[0], rejects=files[1], overwrite=True).run(stop)
+    (tmp_path / "new").write_text("of another job")
+    (tmp_path / "new").replace(tmp_path / name)
+    with pytest.raises(ConfigError, match=f"{name} exists already"):
+        toy.job(path, files[0], rejects=files[1])
+    assert (tmp_path / name).read_text() == "of another job"
+    summary = toy.job(path, files[0], rejects=files[1], overwrite=True).run()
+    assert summary.resumed == 4 and len(rows_of(files[0])) == 19 and len(rows_of(files[1])) == 1
+
+
+@pytest.mark.parametrize("name", ["out.csv", "bad.jsonl"])
+@pytest.mark.usefixtures("small_pieces")
+def test_what_appears_while_a_resumed_job_runs_is_not_replaced(toy, write, tmp_path, name):
+    path, files = write("csv", 20), (tmp_path / "out.csv", tmp_path / "bad.jsonl")
+    with pytest.raises(Stopped):
+        toy.job(path, files[0], rejects=files[1], overwrite=True).run(stop)
+
+    def appear(progress):
+        (tmp_path / name).write_text("mine")
+
+    with pytest.raises(ConfigError, match=f"{name} appeared while the job was under way"):
+        toy.job(path, files[0], rejects=files[1]).run(appear)
+    assert (tmp_path / name).read_text() == "mine"
+    (tmp_path / name).unlink()
+    assert toy.job(path, files[0], rejects=files[1]).run().resumed == 20
+    assert len(rows_of(files[0])) == 19 and len(rows_of(files[1])) == 1
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_leave_that_is_given_on_the_way_holds_from_then_on(toy, write, tmp_path):
+    path, output = write("csv", 40), tmp_path / "out.csv"
+    with pytest.raises(Stopped):
+        toy.job(path, output).run(stop)
+    output.write_text("old")
+    with pytest.raises(Stopped):
+        toy.job(path, output, overwrite=True).run(stop)
+    assert toy.job(path, output).run().resumed == 8 and len(rows_of(output)) == 38
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_a_resumed_job_leaves_no_rejects_of_the_output_that_it_replaces(toy, tmp_path):
+    path, output = tmp_path / "in.csv", tmp_path / "out.csv"
+    path.write_text('text\ngoal\n""\n')
+    toy.job(path, output).run()
+    assert len(rows_of(rejects_beside(output))) == 1
+    path.write_text("text\n" + "goal\n" * 20)
+    with pytest.raises(Stopped):
+        toy.job(path, output, overwrite=True).run(stop)
+    assert toy.job(path, output).run().rejected == 0
+    assert names_in(tmp_path) == ["in.csv", "out.csv"] and len(rows_of(output)) == 20
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_a_journal_of_an_older_form_is_refused(toy, write, tmp_path):
+    path, output = write("csv", 20), tmp_path / "out.csv"
+    with pytest.raises(Stopped):
+        toy.job(path, output, overwrite=True).run(stop)
+    journal = journals.Journal(output)
+    state = json.loads(journal.path.read_text()) | {"format": 1, "overwrite": True}
+    del state["replaceable"]
+    journal.path.write_text(json.dumps(state))
+    output.write_text("mine")
+    with pytest.raises(ConfigError, match=r"of another version\. Start anew by removing"):
+        toy.job(path, output)
+    assert output.read_text() == "mine"
 
 
 @pytest.mark.parametrize("name", ["out.csv", "bad.jsonl"])
@@ -544,3 +613,14 @@ def test_a_row_with_a_nul_in_a_column_that_is_not_asked_is_rejected(toy, tmp_pat
     assert (summary.rows, summary.rejected) == (1, 1) and b"\0" not in output.read_bytes()
     (reject,) = rows_of(rejects_beside(output))
     assert reject["row"] == 2 and reject["reason"] == "column 'note' holds a NUL character."
+    assert reject["start"] == "late vote | x\\x00y"
+
+
+def test_a_csv_of_a_file_with_a_nul_in_the_name_of_a_column_can_be_read(toy, tmp_path):
+    path, output = tmp_path / "in.json", tmp_path / "out.csv"
+    path.write_text(json.dumps([{"text": "late goal", "b\0": 1}, {"text": "vote"}]))
+    rejects = tmp_path / "bad.csv"
+    summary = toy.job(path, output, rejects=rejects).run()
+    assert (summary.rows, summary.rejected) == (1, 1)
+    assert b"\0" not in output.read_bytes() + rejects.read_bytes()
+    assert toy.job(output, tmp_path / "again.csv", prefix="again_").run().rows == 1

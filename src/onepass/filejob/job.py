@@ -87,7 +87,8 @@ class FileJob:
     """Labels the rows of a file, and goes on where an earlier run of the same job was stopped.
 
     model_id: what tells one model from another, such as the digest of its manifest.
-    overwrite: replace existing files, and give up an unfinished job of other settings.
+    overwrite: replace existing files, and give up an unfinished job of other settings. A run that goes on without it
+    replaces only the files that were there when it was given.
     """
 
     def __init__(
@@ -133,7 +134,9 @@ class FileJob:
             fresh = state is None
             if state is None:
                 shutil.rmtree(self.journal.folder, ignore_errors=True)
-                state = State(self.settings, source.columns, overwrite=self.overwrite)
+                state = State(self.settings, source.columns)
+            if self.overwrite:
+                state.give_leave(self.output, self.rejects or rejects_beside(self.output))
             resumed = state.rows + state.rejected
             try:
                 if state.finished is None:
@@ -225,7 +228,7 @@ class FileJob:
             draft, target = self.journal.draft(name), Path(place)
             if not draft.exists():  # moved by a run that was killed then
                 continue
-            if target.exists() and not (state.overwrite or self.overwrite):
+            if target.exists() and not (self.overwrite or state.may_replace(target)):
                 raise ConfigError(
                     f"{target} appeared while the job was under way. All rows are done and kept in "
                     f"{self.journal.folder}: move {target.name} away and run the same command again, or replace it "
@@ -237,7 +240,7 @@ class FileJob:
                 self._check_room(target, state, error)
                 raise
         stale = rejects_beside(self.output)
-        if self.overwrite and self.rejects is None and not state.rejected:
+        if self.rejects is None and not state.rejected and (self.overwrite or state.may_replace(stale)):
             stale.unlink(missing_ok=True)  # of the output that was replaced
         self.journal.remove()
 

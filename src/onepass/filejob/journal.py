@@ -15,7 +15,7 @@ from onepass.atomic import sync_folder
 from onepass.errors import ConfigError
 from onepass.filejob.records import Position
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass
@@ -34,8 +34,26 @@ class State:
     """The bytes of each draft that count"""
     finished: dict[str, str] | None = None
     """When all is written: the files to move, by where they go"""
-    overwrite: bool = False
-    """Whether the job began with the leave to replace what is there"""
+    replaceable: dict[str, list[int]] = field(default_factory=dict)
+    """The files that were there when --force was given, with their marks: it is no leave to replace later ones"""
+
+    def give_leave(self, *paths: Path) -> None:
+        """Let the job replace these files as they are now, in later runs too."""
+        self.replaceable |= {str(path.resolve()): mark for path in paths if (mark := _mark(path))}
+
+    def may_replace(self, path: Path) -> bool:
+        """Whether a file is one that --force was given for, and still the same."""
+        mark = _mark(path)
+        return mark is not None and self.replaceable.get(str(path.resolve())) == mark
+
+
+def _mark(path: Path) -> list[int] | None:
+    """What tells a file from a later one of its name."""
+    try:
+        about = path.stat()
+    except OSError:
+        return None
+    return [about.st_ino, about.st_size, about.st_mtime_ns]
 
 
 class Journal:
@@ -65,7 +83,7 @@ class Journal:
         if state is None:
             return False
         name = (state.finished or {}).get(str(path.absolute()))
-        return state.overwrite or (name is not None and not self.draft(name).exists())
+        return state.may_replace(path) or (name is not None and not self.draft(name).exists())
 
     def write(self, state: State) -> None:
         """Replace the state, so that a kill leaves this one or the one before."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from onepass.errors import ConfigError, DataError, did_you_mean
-from onepass.filejob.records import Reject, Row, shown, unwritable
+from onepass.filejob.records import Reject, Row, begins, unwritable
 from onepass.heads import make_kind
 from onepass.heads.base import blank
 from onepass.prediction import Labelled
@@ -95,7 +95,7 @@ class Questions:
             texts, faults = self._texts(row)
             asked.append(texts)
             if faults:
-                rejects[row.number] = Reject(row.number, row.line, faults, _begins(row))
+                rejects[row.number] = Reject(row.number, row.line, faults, begins(row.values))
         found: list[dict[str, Labelled]] = [{} for _ in rows]
         for read, names in self.groups.items():
             places = [i for i, row in enumerate(rows) if row.number not in rejects and read in asked[i]]
@@ -107,7 +107,7 @@ class Questions:
                     found[i].update((name, answers[keys[i]]) for name in names)
                 else:
                     row = rows[i]
-                    rejects[row.number] = Reject(row.number, row.line, unanswered[keys[i]], _begins(row))
+                    rejects[row.number] = Reject(row.number, row.line, unanswered[keys[i]], begins(row.values))
         done = [(row, answers) for row, answers in zip(rows, found, strict=True) if row.number not in rejects]
         return done, list(rejects.values())
 
@@ -180,10 +180,6 @@ class Questions:
             cells[column] = labelled[task].tasks[task].to_dict()[part] if task in labelled else None
         cells[self.cut] = any(one.truncated for one in labelled.values())
         return cells
-
-
-def _begins(row: Row) -> str:
-    return shown(" | ".join(str(value)[:200] for value in row.values.values() if value is not None))
 
 
 def _check_columns(source: Path, columns: Sequence[str], groups: dict[tuple[str, ...], list[str]]) -> None:

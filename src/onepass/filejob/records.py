@@ -1,13 +1,15 @@
 """The rows of a file as a job sees them: each is readable, or a reject with a reason."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 PIECE_ROWS = 1024  # rows read, labelled and committed together
 PIECE_CHARACTERS = 2**22  # or fewer rows, where texts are long: this bounds memory
 START = 200  # characters of a rejected row that are kept, to recognise it by
+DEEPEST = 100
+"""Lists and mappings of a row that lie in each other at most"""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -85,25 +87,37 @@ def unwritable(value: Any) -> str | None:
             return f"holds half a surrogate pair (\\u{ord(half.group()):04x}), which is no character."
     elif isinstance(value, dict):
         return next((fault for pair in value.items() for item in pair if (fault := unwritable(item))), None)
-    elif isinstance(value, list):
+    elif isinstance(value, (list, tuple)):
         return next((fault for item in value if (fault := unwritable(item))), None)
     return None
 
 
-def depth_of(value: Any) -> int:
-    """How many lists and mappings lie in each other."""
+def too_deep(value: Any) -> str | None:
+    """Why a row cannot be kept, if lists and mappings in it lie in each other too often."""
     depth, level = 0, [value]
-    while level := [one for one in level if isinstance(one, (list, dict))]:
+    while level := [one for one in level if isinstance(one, (list, tuple, dict))]:
         depth += 1
         level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)]
-    return depth
+    return f"is nested too deeply (more than {DEEPEST} times)." if depth > DEEPEST else None
 
 
 def shown(text: str) -> str:
     r"""The start of a row, with what is no character made visible, and bytes that are none as they were.
 
-    >>> shown("17,caf\udce9")
-    '17,caf\\xe9'
+    >>> shown("17,caf\udce9\0")
+    '17,caf\\xe9\\x00'
     """
-    start = re.sub("[\udc80-\udcff]", lambda byte: f"\\x{ord(byte.group()) - 0xDC00:02x}", text[:START])
+    start = re.sub("[\0\udc80-\udcff]", lambda byte: f"\\x{ord(byte.group()) & 0xFF:02x}", text[:START])
     return start.encode("utf-8", "backslashreplace").decode().rstrip("\r\n")
+
+
+def begins(values: Mapping[str, Any]) -> str:
+    """The start of a row that is known by its values alone."""
+    return shown(" | ".join(_brief(value) for value in values.values() if value is not None))
+
+
+def _brief(value: Any) -> str:
+    try:
+        return str(value)[:START]
+    except RecursionError:  # of a row that is rejected for its depth
+        return "..."

@@ -13,11 +13,9 @@ from onepass.data.text import MAX_LINE, csv_problem, csv_reader, miscounted, sep
 from onepass.data.utf8 import check_encoding
 from onepass.errors import DataError
 from onepass.filejob.lines import Lines, TooLong
-from onepass.filejob.records import Position, Record, Reject, Row, Source, depth_of, shown, unwritable
+from onepass.filejob.records import DEEPEST, Position, Record, Reject, Row, Source, shown, too_deep, unwritable
 from onepass.filejob.tables import ArrowSource, ParquetSource, WholeSource
 
-DEEPEST = 100
-"""Lists and mappings of a row that lie in each other at most"""
 _TOO_LONG = f"a line is longer than {MAX_LINE:,} characters."
 
 
@@ -167,8 +165,8 @@ def _parsed(text: str) -> tuple[dict[str, Any], str | None]:
         return {}, f"is not valid JSON ({getattr(error, 'msg', error)})."
     if not isinstance(value, dict):
         return {}, "a row must be a JSON object."
-    if text.count("[") + text.count("{") > DEEPEST and depth_of(value) > DEEPEST:
-        return {}, f"is nested too deeply (more than {DEEPEST} times)."
+    if text.count("[") + text.count("{") > DEEPEST and (fault := too_deep(value)):
+        return {}, fault
     return value, unwritable(value) if "\\u" in text else None
 
 

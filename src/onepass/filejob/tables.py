@@ -1,13 +1,25 @@
 """Parquet, Arrow, Feather, json and CoNLL files: tables whose rows are known by their numbers alone."""
 
+from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from onepass.data.files import RowFaults, column_names, read_chunks
 from onepass.data.scalars import python_value
 from onepass.errors import DataError
-from onepass.filejob.records import PIECE_CHARACTERS, PIECE_ROWS, Position, Record, Reject, Row, unwritable
+from onepass.filejob.records import (
+    PIECE_CHARACTERS,
+    PIECE_ROWS,
+    Position,
+    Record,
+    Reject,
+    Row,
+    begins,
+    too_deep,
+    unwritable,
+)
 
 BATCH_ROWS = 16
 """Rows that are held at a time, in Arrow and in Python: few, since a small file may say a long text again and again"""
@@ -18,7 +30,10 @@ class _TableSource:
 
     def __init__(self, path: Path):
         self.path = path
-        self.columns = dict.fromkeys(column_names(path), "json")
+        names = column_names(path)
+        self.misnamed = {name: fault for name in names if (fault := unwritable(name))}
+        """Why some names of columns cannot be written: rows that have a value there are rejected, as of a jsonl file"""
+        self.columns = dict.fromkeys((name for name in names if name not in self.misnamed), "json")
         self.row = 0
         self.rows = 0
         """How many there are, where that is known before"""
@@ -54,29 +69,34 @@ class _TableSource:
 
     def _rows(self, batch: Any) -> Iterator[Record]:
         # Once for the batch: a slice is checked with all values behind it, those of other rows too.
-        sound = {name: _is_sound(batch.column(name)) for name in self.columns}
-        size = max(1, min(BATCH_ROWS, PIECE_CHARACTERS * batch.num_rows // max(batch.nbytes, 1)))
+        sound = {name: _is_sound(batch.column(name)) for name in (*self.columns, *self.misnamed)}
+        size = 1
+        if all(sound.values()):  # to measure a list whose offsets point outside is a crash
+            size = max(1, min(BATCH_ROWS, PIECE_CHARACTERS * batch.num_rows // max(batch.nbytes, 1)))
         for start in range(0, batch.num_rows, size):
             yield from self._few(batch.slice(start, size), sound)
 
     def _few(self, batch: Any, sound: dict[str, bool]) -> Iterator[Record]:
         columns, faults = {}, dict[int, str]()
-        for name in self.columns:
-            columns[name] = _values(name, batch.column(name), sound[name], faults)
+        for name, is_sound in sound.items():
+            columns[name] = _values(name, batch.column(name), is_sound, faults)
         for place, values in enumerate(zip(*columns.values(), strict=True)):
             self.row += 1
-            # Of the row alone: a resumed run reads other batches, and must end its pieces at the same rows.
-            size = sum(len(value) for value in values if isinstance(value, str))
-            row = dict(zip(columns, values, strict=True))
-            if fault := faults.get(place) or _fault_of(row):
-                yield Reject(self.row, None, fault, size=size)
-            else:
-                yield Row(self.row, None, row, size)
+            yield self._record(self.row, dict(zip(columns, values, strict=True)), faults.get(place))
 
+    def _record(self, number: int, values: Mapping[str, Any], fault: str | None = None) -> Record:
+        # Of the row alone: a resumed run reads other batches, and must end its pieces at the same rows.
+        size = sum(len(value) for value in values.values() if isinstance(value, str))
+        if fault := fault or self._fault_of(values):
+            return Reject(number, None, fault, begins(values), size)
+        return Row(number, None, {name: values[name] for name in self.columns}, size)
 
-def _fault_of(row: Mapping[str, Any]) -> str | None:
-    """Why a row cannot be written again, if so: in a column that nobody is asked about, too."""
-    return next((f"column {name!r} {fault}" for name, value in row.items() if (fault := unwritable(value))), None)
+    def _fault_of(self, values: Mapping[str, Any]) -> str | None:
+        """Why a row cannot be written again, if so: in a column that nobody is asked about, too."""
+        if named := next((name for name in self.misnamed if values[name] is not None), None):
+            return f"the name of column {named!r} {self.misnamed[named]}"
+        found = ((name, unwritable(value)) for name, value in values.items())
+        return too_deep(values) or next((f"column {name!r} {fault}" for name, fault in found if fault), None)
 
 
 def _is_sound(column: Any) -> bool:
@@ -89,20 +109,45 @@ def _is_sound(column: Any) -> bool:
 
 
 def _values(name: str, column: Any, sound: bool, faults: dict[int, str]) -> list[Any]:
-    try:
-        if not sound:
-            column.validate(full=True)
-        return list(column.to_pylist())
-    except Exception:  # noqa: BLE001  each value is tried again
-        values: list[Any] = [None] * len(column)
+    if sound:
+        with suppress(Exception):  # each value is tried by itself: Python has no words for some times
+            return list(column.to_pylist())
+    values: list[Any] = [None] * len(column)
+    for place in range(len(column)):
+        try:
+            if not sound:
+                _check(column.slice(place, 1))
+            values[place] = python_value(column[place])
+        except Exception as error:  # noqa: BLE001  the reason goes to the reject file
+            reason = str(error).strip().partition("\n")[0].rstrip(".")
+            faults[place] = f"column {name!r} cannot be read ({reason})."
+    return values
+
+
+def _check(column: Any) -> None:
+    """Raise if a value cannot be read. Arrow alone would look at all values behind a slice, those of other rows too."""
+    import pyarrow as pa
+
+    if isinstance(column, pa.ExtensionArray):
+        _check(column.storage)
+    elif isinstance(column, pa.StructArray):
+        column.validate()
+        for field in column.flatten():
+            _check(field)
+    elif isinstance(column, (pa.ListArray, pa.LargeListArray, pa.FixedSizeListArray)):  # a map is a ListArray too
         for place in range(len(column)):
-            try:
-                column.slice(place, 1).validate(full=True)
-                values[place] = python_value(column[place])
-            except Exception as error:  # noqa: BLE001  the reason goes to the reject file
-                reason = str(error).strip().partition("\n")[0].rstrip(".")
-                faults[place] = f"column {name!r} cannot be read ({reason})."
-        return values
+            one = column.slice(place, 1)
+            one.validate()  # of one list it sees whether its offsets point outside; to follow these is a crash
+            if (values := one[0].values) is not None:
+                _check(values)
+    elif isinstance(column, pa.DictionaryArray):
+        column.validate()
+        for index in column.indices.drop_null().to_pylist():
+            if not 0 <= index < len(column.dictionary):
+                raise ValueError(f"index {index} is out of bounds")
+            _check(column.dictionary.slice(index, 1))
+    else:
+        column.validate(full=True)
 
 
 class ParquetSource(_TableSource):
@@ -174,14 +219,10 @@ class WholeSource(_TableSource):
 
     def _all(self) -> Iterator[Record]:
         broken = _Broken(self.path)
-        for chunk in read_chunks(self.path, list(self.columns), size=PIECE_ROWS, faults=broken):
+        for chunk in read_chunks(self.path, size=PIECE_ROWS, faults=broken):
             yield from broken.before(chunk.first_row)  # a chunk ends where a row was left out
             for number, values in chunk.rows():
-                size = sum(len(value) for value in values.values() if isinstance(value, str))
-                if fault := _fault_of(values):
-                    yield Reject(number, None, fault, size=size)
-                else:
-                    yield Row(number, None, values, size)
+                yield self._record(number, values)
         yield from broken.before(None)
 
 
@@ -190,13 +231,12 @@ class _Broken(RowFaults):
 
     def __init__(self, path: Path):
         super().__init__(path)
-        self.rejects: list[Reject] = []
+        self.rejects: deque[Reject] = deque()
 
     def add(self, row: int, what: str, line: int | None = None) -> None:
         self.rejects.append(Reject(row, line, what))
 
-    def before(self, row: int | None) -> list[Reject]:
+    def before(self, row: int | None) -> Iterator[Reject]:
         """Those before a row, or all, which are then forgotten: the reader is ahead by a chunk."""
-        found = [reject for reject in self.rejects if row is None or reject.number < row]
-        del self.rejects[: len(found)]
-        return found
+        while self.rejects and (row is None or self.rejects[0].number < row):
+            yield self.rejects.popleft()
