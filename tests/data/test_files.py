@@ -390,3 +390,14 @@ def test_memory_does_not_grow_with_the_file(tmp_path, name, header, row, rows):
     tracemalloc.stop()
     assert found == rows
     assert peak < path.stat().st_size / 4
+
+
+def test_a_list_that_cannot_be_read_is_named_with_its_own_row(tmp_path):
+    """Arrow checks a slice of lists with all that is behind it, so that the first row was named."""
+    tags = pa.array([b"a", b"b", b"caf\xe9", b"d"], pa.binary()).view(pa.string())
+    table = pa.table({"tags": pa.ListArray.from_arrays(pa.array([0, 1, 2, 3, 4], pa.int32()), tags)})
+    path = tmp_path / "tags.arrow"
+    with pa.ipc.new_file(path, table.schema) as file:
+        file.write_table(table)
+    with pytest.raises(DataError, match=r"tags\.arrow, row 3, column 'tags' cannot be read"):
+        list(read_chunks(path))

@@ -100,9 +100,35 @@ def _values(path: Path, name: str, first_row: int, column: Any) -> list[Any]:
         found = []
         for row in range(len(column)):
             with _as_data_error(f"{path}, row {first_row + row}, column {name!r}"):
-                column.slice(row, 1).validate(full=True)
+                check_values(column.slice(row, 1))
                 found.append(python_value(column[row]))
         return found
+
+
+def check_values(column: Any) -> None:
+    """Raise if a value cannot be read. Arrow alone would look at all values behind a slice, those of other rows too."""
+    import pyarrow as pa
+
+    if isinstance(column, pa.ExtensionArray):
+        check_values(column.storage)
+    elif isinstance(column, pa.StructArray):
+        column.validate()
+        for field in column.flatten():
+            check_values(field)
+    elif isinstance(column, (pa.ListArray, pa.LargeListArray, pa.FixedSizeListArray)):  # a map is a ListArray too
+        for place in range(len(column)):
+            one = column.slice(place, 1)
+            one.validate()  # of one list it sees whether its offsets point outside; to follow these is a crash
+            if (values := one[0].values) is not None:
+                check_values(values)
+    elif isinstance(column, pa.DictionaryArray):
+        column.validate()
+        for index in column.indices.drop_null().to_pylist():
+            if not 0 <= index < len(column.dictionary):
+                raise ValueError(f"index {index} is out of bounds")
+            check_values(column.dictionary.slice(index, 1))
+    else:
+        column.validate(full=True)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from onepass.data.columnar import check_values
 from onepass.data.files import RowFaults, column_names, read_chunks
 from onepass.data.scalars import python_value
 from onepass.errors import DataError
@@ -116,38 +117,12 @@ def _values(name: str, column: Any, sound: bool, faults: dict[int, str]) -> list
     for place in range(len(column)):
         try:
             if not sound:
-                _check(column.slice(place, 1))
+                check_values(column.slice(place, 1))
             values[place] = python_value(column[place])
         except Exception as error:  # noqa: BLE001  the reason goes to the reject file
             reason = str(error).strip().partition("\n")[0].rstrip(".")
             faults[place] = f"column {name!r} cannot be read ({reason})."
     return values
-
-
-def _check(column: Any) -> None:
-    """Raise if a value cannot be read. Arrow alone would look at all values behind a slice, those of other rows too."""
-    import pyarrow as pa
-
-    if isinstance(column, pa.ExtensionArray):
-        _check(column.storage)
-    elif isinstance(column, pa.StructArray):
-        column.validate()
-        for field in column.flatten():
-            _check(field)
-    elif isinstance(column, (pa.ListArray, pa.LargeListArray, pa.FixedSizeListArray)):  # a map is a ListArray too
-        for place in range(len(column)):
-            one = column.slice(place, 1)
-            one.validate()  # of one list it sees whether its offsets point outside; to follow these is a crash
-            if (values := one[0].values) is not None:
-                _check(values)
-    elif isinstance(column, pa.DictionaryArray):
-        column.validate()
-        for index in column.indices.drop_null().to_pylist():
-            if not 0 <= index < len(column.dictionary):
-                raise ValueError(f"index {index} is out of bounds")
-            _check(column.dictionary.slice(index, 1))
-    else:
-        column.validate(full=True)
 
 
 class ParquetSource(_TableSource):
