@@ -58,7 +58,8 @@ def teachers_wanted(options: TrainOptions, best: int, num_tasks: int, device: st
 def tell_of_teachers(options: TrainOptions, best: int, num_tasks: int, device: str) -> None:
     """Say that a training on a CPU could have teachers, where one on a GPU has some."""
     count = teachers_wanted(options, best, num_tasks, "cuda")
-    if options.teachers is None and count and not teachers_wanted(options, best, num_tasks, device):
+    chosen = options.teachers is not None or options.soup > 1
+    if count and not chosen and not teachers_wanted(options, best, num_tasks, device):
         log.info(
             "trained without teachers, as always on a CPU unless asked for: train.teachers=%d takes about %d times as "
             "long and is often worth half a point or more",
