@@ -84,8 +84,7 @@ def train_one(
     whole.earlier_s += one.earlier_s
     model.to("cpu").training_record = {"so_far": one.so_far()}
     if kept is not None and checkpoints is not None:
-        if one.accelerator.is_main_process:
-            kept.save(model)
+        if one.accelerator.is_main_process and kept.save(model):
             checkpoints.remove()
         one.accelerator.wait_for_everyone()
     return model
