@@ -58,3 +58,15 @@ def test_two_processes_train_one_working_model(news: Path, tmp_path: Path) -> No
     assert used["share"] == 1.0
     # 68 rows in batches of 4 are 17 steps, of which the last has no partner and is left out.
     assert used["updates"] == 10 * 64
+
+
+@pytest.mark.slow
+def test_two_processes_train_a_soup(news: Path, tmp_path: Path) -> None:
+    options = [*FAST, "epochs=10", "batch_size=4", "sampler=proportional", "device=cpu", "soup=2"]
+    said = in_two_processes("-m", "onepass", "train", str(news), "-o", str(tmp_path / "out" / "model"), *options)
+    assert said.count("The model is in") == 1
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["model"]
+    answers = onepass.load(tmp_path / "out" / "model").predict(["late goal wins", "senate vote"], tasks=["topic"])
+    assert [answer["topic"].label for answer in answers] == ["sport", "politics"]
+    record = json.loads((tmp_path / "out" / "model" / "config.json").read_text())["training"]
+    assert record["rows_used"]["share"] == 1.0 and record["rows_used"]["updates"] == 2 * 10 * 64
