@@ -250,6 +250,17 @@ def test_a_request_with_a_body_and_a_wish_is_answered(server: Any, cut: int | No
     assert answer.count(b"HTTP/1.1 200") == 3 and answer.count(b'"topic"') >= 2
 
 
+def test_wishes_sent_ahead_are_no_more_than_other_requests(server: Any) -> None:
+    with server.raw() as connection:
+        try:
+            connection.sendall((b"GET /livez HTTP/1.1\r\nHost: localhost\r\n" + WISH + b"\r\n") * 5000)
+            assert read_all(connection).count(b"HTTP/1.1 200") < 100
+        except ConnectionError:
+            pass
+    assert server.get("/livez")[0] == 200
+    assert "a fault:" not in server.log.read_text() and "RecursionError" not in server.log.read_text()
+
+
 def test_a_tunnel_is_not_opened(server: Any) -> None:
     with server.raw() as connection:
         connection.sendall(b"CONNECT elsewhere:443 HTTP/1.1\r\nHost: elsewhere:443\r\n\r\n" + request("goal"))

@@ -15,7 +15,7 @@ from onepass.atomic import draft_of, locked
 from onepass.errors import ConfigError, FolderError
 from onepass.folder import size_of
 from onepass.model import Model
-from onepass.training import checkpoint, train
+from onepass.training import checkpoint, run, train
 from onepass.training.checkpoint import Checkpoints, checkpoint_folder
 from onepass.training.loop import Trainer
 from onepass.training.optimizer import make_optimizer
@@ -141,6 +141,28 @@ def test_a_training_that_fills_the_disk_with_its_checkpoint_ends_with_its_model(
     for name, tensor in weights(whole).items():
         assert torch.equal(tensor, weights(resumed)[name]), name
     assert [path.name for path in out.iterdir()] == ["model"]
+
+
+def test_a_checkpoint_stays_where_the_model_finds_no_room_without_it_either(
+    news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = train(news, tmp_path / "whole", overrides=OPTIONS, progress=False)
+    out, used, conclude = tmp_path / "out", shutil.disk_usage(tmp_path), Trainer.conclude
+    with monkeypatch.context() as patch:
+
+        def fill_up(self: Trainer) -> None:  # somebody else does, at the end of the training
+            conclude(self)
+            patch.setattr(shutil, "disk_usage", lambda path: used._replace(free=0))
+            patch.setattr("onepass.folder.size_of", lambda model: 2**30)
+            patch.setattr(run, "size_of", lambda model: 2**30)
+
+        patch.setattr(Trainer, "conclude", fill_up)
+        with pytest.raises(FolderError, match=r"no space for the model: .*\.model\.training holds what is done so far"):
+            train(news, out / "model", overrides=OPTIONS, progress=False)
+    assert [path.name for path in out.iterdir() if path.is_dir()] == [".model.training"]
+    resumed = train(news, out / "model", overrides=OPTIONS, resume=True, progress=False)
+    for name, tensor in weights(whole).items():
+        assert torch.equal(tensor, weights(resumed)[name]), name
 
 
 def test_a_first_stage_is_not_trained_again_for_a_second_that_is_another(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -150,10 +151,9 @@ def device(
 
     from onepass.bench.device import device as measure
 
-    family, _, number = kind.partition(":")  # cuda:1 is the second GPU
-    if family not in ("cuda", "cpu") or (number and not number.isdecimal()) or kind.endswith(":"):
+    if not re.fullmatch(r"(cuda|cpu)(:\d+)?", kind):  # cuda:1 is the second GPU
         raise ConfigError(unknown("device", kind, ("cuda", "cpu")))
-    if family == "cuda" and not torch.cuda.is_available():
+    if kind.startswith("cuda") and not torch.cuda.is_available():
         raise ConfigError("There is no GPU that torch can use here. Try the bench out with: --device cpu --texts 64")
     found = measure(encoder, kind=kind, texts=texts, rounds=rounds)
     if json:

@@ -40,9 +40,6 @@ class KeptModel:
             return False
         return True
 
-    def remove(self) -> None:
-        forget(self.folder)
-
 
 def check_same(folder: Path, key: str) -> None:
     """Refuse to go on from what a part of another training left."""

@@ -126,8 +126,14 @@ def save_result(model: Model, output: Path, overwrite: bool) -> None:
     try:
         model.save(output, overwrite=overwrite)
     except NoSpace:
-        for left in left_beside(output):
-            forget(left)
+        left = left_beside(output)
+        try:
+            check_output(output, overwrite=overwrite, needed=size_of(model), passing=left)
+        except NoSpace as error:  # nor in its place: it stays, to go on from
+            goes_on = f" {left[0]} holds what is done so far; with --resume the same command goes on." if left else ""
+            raise NoSpace(f"{error}{goes_on}") from None
+        for place in left:
+            forget(place)
         model.save(output, overwrite=overwrite)
 
 
