@@ -82,8 +82,6 @@ def train(
         output = Path(output)
         models = max(options.soup, 1 if options.finetune is None else len(sets))
         check_output(output, overwrite=overwrite, needed=size_of(model) * models, passing=left_beside(output))
-        for left in left_beside(output) if resume else ():
-            check_same(left, key)  # before a part is trained that the next one could not go on from
         checkpoints = Checkpoints(output, key, options.checkpoint_every_s)
     again = partial(train, resume=resume, progress=progress)
     count = teachers_wanted(options, method.teachers, len(sets), device_of(options))
@@ -91,6 +89,8 @@ def train(
     with ExitStack() as stack:
         if output is not None:
             stack.enter_context(alone(output))
+            for left in left_beside(output) if resume else ():
+                check_same(left, key)  # before a part is trained that the next one could not go on from
             if not resume:
                 forget_teachers(output)
                 for stale in parts_beside(output):
