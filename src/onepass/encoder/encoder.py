@@ -243,11 +243,11 @@ class RelativeBias(nn.Module):
 
     def forward(self, group: Group) -> Tensor:
         """(1, heads, M, M) for a group."""
-        places = torch.arange(group.size, device=group.rows.device)
         distances = torch.arange(1 - group.size, group.size, device=group.rows.device)
-        by_distance = self.table(self._bucket(distances))  # (2M - 1, heads)
-        distance = places - places[:, None]  # from the token that reads to the token that is read
-        return cast(Tensor, by_distance[distance + group.size - 1].permute(2, 0, 1).unsqueeze(0))
+        by_distance = self.table(self._bucket(distances)).t()  # (heads, 2M - 1)
+        # A token reads M distances in a row, the first one those from 0 on. As windows, since the gradient of an index
+        # that names a distance up to M times is added up one by one; contiguous, or no fused attention kernel takes it.
+        return by_distance.unfold(1, group.size, 1).flip(1).contiguous().unsqueeze(0)
 
     def _bucket(self, distance: Tensor) -> Tensor:
         """Half of the buckets for tokens ahead; in each half one bucket for each near distance, then by logarithm."""
