@@ -127,17 +127,18 @@ def test_the_seconds_of_the_teachers_count(news: Path, tmp_path: Path, monkeypat
 def test_teachers_may_have_another_encoder(
     news: Path, tmp_path: Path, larger: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    trained: list[tuple[str, int, float]] = []
+    trained: list[tuple[str, int, float, float]] = []
 
     class Noted(run.Trainer):
         def run(self, resume: bool = False) -> None:
             super().run(resume)
-            trained.append((self.model.choice.name, self.model.method.encoder.config.width, self.options.encoder_rate))
+            width, chosen = self.model.method.encoder.config.width, self.options
+            trained.append((self.model.choice.name, width, chosen.encoder_rate, chosen.effort))
 
     monkeypatch.setattr(run, "Trainer", Noted)
     overrides = [*FAST, "epochs=12", "teachers=1", "task_teachers=1", f"teacher_encoder={larger}"]
     model = run.train(news, tmp_path / "model", overrides=overrides, progress=False)
-    assert trained == [("readers", 24, 5e-5), ("single", 24, 5e-5), ("readers", 16, 0.005)]
+    assert trained == [("readers", 24, 5e-5, 0.5), ("single", 24, 5e-5, 0.5), ("readers", 16, 0.005, 1)]
     found = model.predict(["late goal wins", "senate vote"], tasks=["topic"])
     assert [answer["topic"].label for answer in found] == ["sport", "politics"]
     assert "trained without teachers" not in caplog.text

@@ -34,7 +34,9 @@ ALONE_RATES = {"encoder_rate": 5e-5, "head_rate": 5e-4}
 """What a model per task is best trained with; smaller rates that are given are kept"""
 ONE_TASK = {"sampler": "square_root", "batches": "mixed"}  # of which there is no choice
 ALONE_EFFORT = 0.5
-MOST_RATE = 5e-5  # of another encoder, which is larger as a rule; what all-mpnet-base-v2 was trained with
+# Of teachers with another encoder, which is larger as a rule: all-mpnet-base-v2 was trained so.
+MOST_RATE = 5e-5
+LARGER_EFFORT = 0.5
 
 
 def with_learners(options: TrainOptions, tasks: Iterable[Task]) -> TrainOptions:
@@ -108,6 +110,7 @@ def teacher_files(file: TaskFile, options: TrainOptions, count: int) -> tuple[li
     if options.teacher_encoder is not None:
         file = file.model_copy(update={"encoder": options.teacher_encoder})
         chosen["encoder_rate"] = min(options.encoder_rate, MOST_RATE)
+        chosen["effort"] = max(LEAST_EFFORT, LARGER_EFFORT * options.effort)
     learners = {
         name: task.model_copy(update={"group": None}) for name, task in file.tasks.items() if teachable(make_kind(task))
     }
