@@ -72,9 +72,6 @@ def main() -> None:
     # 22.6 s without, on busy cores 34 s and 39 s. Read when torch is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("GOMP_SPINCOUNT", "2000")
-    # Texts are not padded, so nearly every step has shapes of its own. Of a thousand of them, as by default, oneDNN
-    # would keep some GB in a training in bf16; few are met again.
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
     _open_streams()
     app(prog_name="onepass")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -87,14 +86,6 @@ class TextCache:
         """What is kept of one row's texts."""
         assert self.store is not None
         return self.store[self.starts[row] : self.starts[row] + self.sizes[row]]
-
-
-def multiplies_halves(device: torch.device) -> bool:
-    """Whether a device multiplies numbers of half precision faster than others: GPUs, and some CPUs."""
-    if device.type != "cpu":
-        return True
-    known: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-    return bool(known.get("avx512_bf16") or known.get("amx_bf16"))
 
 
 def _room(length: int, shape: Sequence[int], most_in_memory: int) -> Tensor:

@@ -10,7 +10,7 @@ import hashlib
 import logging
 import os
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from onepass.errors import ConfigError, listed
 from onepass.heads import Kind, make_kind
 from onepass.model import Model
 from onepass.tasks import Task, TaskFile
+from onepass.training.device import halves_pay
 from onepass.training.options import DistillOptions, teachers_of
 from onepass.training.sets import TaskSet, read_sets
 
@@ -239,11 +240,12 @@ def _ask(teacher: Model, examples: Examples, asked: Sequence[int]) -> list[Array
     outputs = [teacher.kinds[number].outputs(teacher.tasks[number]) for number in asked]
     found = [np.zeros((len(examples), size), np.float32) for size in outputs]
     order = [(0, row) for row in range(len(examples))]
-    on_gpu = teacher.device.type == "cuda"
+    place, width = teacher.device.type, teacher.method.encoder.config.width
+    autocast = torch.autocast(place, torch.bfloat16, enabled=halves_pay(place, width))
     for pairs in sorted_batches(order, [examples.lengths], ROWS, TOKENS):
         rows = [row for _, row in pairs]
         batch = Batch.of([examples.sequence(int(examples.parts[row])) for row in rows])
-        with torch.autocast("cuda", torch.bfloat16) if on_gpu else nullcontext():
+        with autocast:
             for values, logits in zip(found, teacher.logits(batch, asked), strict=True):
                 values[rows] = logits
     return found

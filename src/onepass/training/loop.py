@@ -10,7 +10,7 @@ import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -64,13 +64,13 @@ class Trainer:
         baseline: Mapping[str, float] | None = None,
     ):
         self.given = options
-        self.options = options.sized(sum(len(item.train) for item in sets), teaching is not None)
-        """What the given options come to, for the rows of the stage that is trained"""
         self.model, self.sets, self.progress = model, sets, progress
         self.checkpoints, self.teaching = checkpoints, teaching
         self.baseline = baseline_of(options.select, model.names) if baseline is None else baseline
         """What tasks reach in models of their own; read once, since its file may be gone when the training ends"""
-        self.accelerator = make_accelerator(options)
+        self.accelerator = make_accelerator(options, model.method.encoder.config.width)
+        self.options = self.options_for(sum(len(item.train) for item in sets))
+        """What the given options come to, for the rows of the stage that is trained"""
         self.progress = progress and self.accelerator.is_main_process
         self.targets = [
             model.kinds[i].scale_targets(item.task, item.train.targets, item.train.readings)
@@ -166,7 +166,7 @@ class Trainer:
         """Train one stage, from its start or from where a checkpoint stood."""
         tasks = list(range(len(self.sets))) if stage.tasks is None else list(stage.tasks)
         rows = sum(len(self.sets[task].train) for task in tasks)
-        self.tasks, self.options = tasks, self.given.sized(rows, self.teaching is not None)
+        self.tasks, self.options = tasks, self.options_for(rows)
         options, model = self.options, self.model
         frozen = fixed_parameters(model.method, stage, options)
         frozen += [p for other in range(len(self.sets)) if other not in tasks for p in self.own_parameters(other)]
@@ -221,9 +221,14 @@ class Trainer:
         if stage.finish is not None:
             stage.finish(model.heads)  # type: ignore[arg-type]
 
+    def options_for(self, rows: int) -> TrainOptions:
+        """What the given options come to for so many rows, on this device."""
+        half = self.accelerator.mixed_precision == "bf16"
+        return replace(self.given.sized(rows, self.teaching is not None), precision="bf16" if half else "fp32")
+
     def cached_texts(self) -> dict[int, TextCache]:
         """What the method keeps of the texts of each of the stage's tasks, for steps that need no more of them."""
-        model, half = self.model, self.accelerator.mixed_precision == "bf16"
+        model, half = self.model, self.options.precision == "bf16"
         most = MOST_IN_MEMORY // len(self.tasks)
         tokens = any(model.kinds[task].reads_tokens for task in self.tasks)
         return {

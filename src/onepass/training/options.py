@@ -137,7 +137,7 @@ class TrainOptions:
     checkpoint_every_s: float = 300.0
     """Seconds between two checkpoints for --resume; they are written after evaluations"""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """Numbers to compute in; auto is bf16 on a GPU and fp32 elsewhere"""
+    """Numbers to compute in; auto is bf16 where it is faster, on GPUs and on some CPUs, and fp32 elsewhere"""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to train: auto, cpu, cuda"""
     seed: int = 0

@@ -95,7 +95,8 @@ def train(
                 forget_teachers(output)
                 for stale in parts_beside(output):
                     forget(stale)
-                make_accelerator(options).wait_for_everyone()  # a late process must not remove what another has begun
+                # A late process must not remove what another has begun.
+                make_accelerator(options, encoder.config.width).wait_for_everyone()
         own = stack.enter_context(own_teachers(again, file, key, options, count, output))
         distill = own or options.distill
         begun = time.perf_counter()
