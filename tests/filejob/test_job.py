@@ -586,6 +586,14 @@ def test_what_is_no_object_in_a_json_file_costs_that_row_alone(toy, tmp_path):
         toy.job(path, tmp_path / "other.jsonl").run()
 
 
+def test_columns_of_a_json_file_keep_their_types_in_parquet(toy, tmp_path):
+    path, output = tmp_path / "in.json", tmp_path / "out.parquet"
+    path.write_text('[{"id": 1, "text": "late goal", "price": 2, "ok": true}, {"id": null, "text": "", "price": 1.5}]')
+    toy.job(path, output).run()
+    (row,) = rows_of(output)
+    assert (row["id"], row["price"], row["ok"]) == (1, 2.0, True)
+
+
 def test_two_jobs_do_not_write_their_rejects_to_one_file(toy, write, tmp_path):
     path, rejects = write("csv", 20), tmp_path / "bad.jsonl"
 

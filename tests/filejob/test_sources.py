@@ -134,13 +134,14 @@ def test_a_bad_jsonl_row_costs_that_row_alone(tmp_path, line, reason):
     assert source.columns == {"text": "text", "more": "integer"}
 
 
-def test_the_types_of_jsonl_columns_are_those_of_all_rows(tmp_path):
-    path = tmp_path / "in.jsonl"
+@pytest.mark.parametrize("ending", ["jsonl", "json"])
+def test_the_types_of_json_columns_are_those_of_all_rows(tmp_path, ending):
+    path = tmp_path / f"in.{ending}"
     rows = [
         {"a": 1, "b": 1, "c": "x", "d": [1], "e": None, "g": 2**60 + 1, "h": 2**60},
         {"a": 2.5, "b": 2**70, "c": 1, "f": True, "g": 0.5, "h": 1},
     ]
-    path.write_text("\n".join(map(json.dumps, rows)))
+    path.write_text("\n".join(map(json.dumps, rows)) if ending == "jsonl" else json.dumps(rows))
     found = {
         "a": "number",
         "b": "json",
@@ -152,6 +153,7 @@ def test_the_types_of_jsonl_columns_are_those_of_all_rows(tmp_path):
         "f": "boolean",
     }
     assert open_source(path).columns == found
+    assert open_source(path, found | {"a": "json"}).columns["a"] == "json"  # of an earlier run, taken as they are
 
 
 def test_a_parquet_cell_that_is_no_text_costs_its_row(tmp_path):

@@ -12,6 +12,7 @@ from onepass.data.quotes import are_quoted
 from onepass.data.text import MAX_LINE, csv_problem, csv_reader, miscounted, separator
 from onepass.data.utf8 import check_encoding
 from onepass.errors import DataError
+from onepass.filejob.columns import surveyed
 from onepass.filejob.lines import Lines, TooLong
 from onepass.filejob.records import DEEPEST, Position, Record, Reject, Row, Source, shown, too_deep, unwritable
 from onepass.filejob.tables import ArrowSource, ParquetSource, WholeSource
@@ -20,7 +21,7 @@ _TOO_LONG = f"a line is longer than {MAX_LINE:,} characters."
 
 
 def open_source(path: Path, columns: dict[str, str] | None = None) -> Source:
-    """The rows of a file; `columns` as an earlier run found them spare a look through the whole of a jsonl file."""
+    """The rows of a file; `columns` as an earlier run found them spare a look through the whole of a file in JSON."""
     form = format_of(path)
     if form is FORMATS[".jsonl"]:
         return JsonlSource(path, columns)
@@ -28,7 +29,7 @@ def open_source(path: Path, columns: dict[str, str] | None = None) -> Source:
         return CsvSource(path)
     if form is FORMATS[".parquet"]:
         return ParquetSource(path)
-    return ArrowSource(path) if form is FORMATS[".arrow"] else WholeSource(path)
+    return ArrowSource(path) if form is FORMATS[".arrow"] else WholeSource(path, columns)
 
 
 class _LineSource:
@@ -119,17 +120,9 @@ class JsonlSource(_LineSource):
 
     def __init__(self, path: Path, columns: dict[str, str] | None = None):
         super().__init__(path)
-        self.columns = self._survey() if columns is None else columns
-
-    def _survey(self) -> dict[str, str]:
-        found: dict[str, set[str]] = {}
-        for record in self.records(None):
-            if isinstance(record, Row):
-                for name, value in record.values.items():
-                    found.setdefault(name, set()).add(_type(value))
-        if not found:
-            raise DataError(f"{self.path} has no row that can be read: each line must be a JSON object, in UTF-8.")
-        return {name: _common(types - {"null"}) for name, types in found.items()}
+        self.columns = surveyed(self.records(None)) if columns is None else columns
+        if not self.columns:
+            raise DataError(f"{path} has no row that can be read: each line must be a JSON object, in UTF-8.")
 
     def records(self, start: Position | None) -> Iterator[Record]:
         self._go_to(start or {"offset": 0, "line": 0, "row": 0})
@@ -168,19 +161,3 @@ def _parsed(text: str) -> tuple[dict[str, Any], str | None]:
     if text.count("[") + text.count("{") > DEEPEST and (fault := too_deep(value)):
         return {}, fault
     return value, unwritable(value) if "\\u" in text else None
-
-
-def _type(value: Any) -> str:
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 2**53:
-        return "long" if -(2**63) <= value < 2**63 else "json"
-    names = {str: "text", bool: "boolean", int: "integer", float: "number", type(None): "null"}
-    return names.get(type(value), "json")
-
-
-def _common(types: set[str]) -> str:
-    """What a column with values of these types holds."""
-    if types == {"integer", "number"}:
-        return "number"
-    if "long" in types and types <= {"integer", "long"}:  # with other numbers it has more digits than those
-        return "integer"
-    return "text" if not types else types.pop() if len(types) == 1 else "json"

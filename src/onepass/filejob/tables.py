@@ -10,6 +10,7 @@ from onepass.data.columnar import check_values
 from onepass.data.files import RowFaults, column_names, read_chunks
 from onepass.data.scalars import python_value
 from onepass.errors import DataError
+from onepass.filejob.columns import surveyed
 from onepass.filejob.records import (
     PIECE_CHARACTERS,
     PIECE_ROWS,
@@ -184,6 +185,10 @@ class ArrowSource(_TableSource):
 
 class WholeSource(_TableSource):
     """A json or CoNLL file, which is read from its beginning whatever was read before; json is held in memory whole."""
+
+    def __init__(self, path: Path, columns: dict[str, str] | None = None):
+        super().__init__(path)
+        self.columns = self.columns | surveyed(self._all()) if columns is None else columns
 
     def records(self, start: Position | None) -> Iterator[Record]:
         self.row = start["row"] if start else 0
