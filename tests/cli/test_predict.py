@@ -94,6 +94,34 @@ def test_stdin_that_is_not_utf8_is_told(run, model):
 
 
 @pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ('{"text": ["late"]}', "line 4: task 'topic' has a list in 'text' where a text is needed."),
+        ('{"title": "late"}', "line 4: a row with 'title' cannot answer: topic (text)."),
+        ("{late}", "line 4: '{late}' is not valid JSON"),
+    ],
+)
+def test_a_row_of_stdin_that_cannot_be_answered_is_named_with_its_line(run, model, monkeypatch, row, message):
+    monkeypatch.setattr("onepass.cli.given.ROWS", 2)  # read at a time
+    lines = ['{"text": "goal"}', "", '{"text": "vote"}', row, '{"text": "match"}']
+    result = run("predict", model, "-", "--rows", "--json", "--tasks", "topic", stdin="\n".join(lines))
+    assert result.exit_code == 2 and f"stdin, {message}" in result.stderr
+    assert [json.loads(line)["text"] for line in result.stdout.splitlines()] == [{"text": "goal"}, {"text": "vote"}]
+
+
+def test_what_stands_before_a_row_that_cannot_be_answered_is_answered(run, model):
+    stdin = '{"text": "goal"}\n{"text": 5}\n{"text": {}}\n'
+    result = run("predict", model, "-", "--rows", "--json", "--tasks", "topic", stdin=stdin)
+    assert result.exit_code == 2 and result.stderr.startswith("stdin, line 3: task 'topic' has an object")
+    assert len(result.stdout.splitlines()) == 2
+
+
+def test_a_pair_of_stdin_is_named_with_its_line_among_blank_ones(run, model):
+    result = run("predict", model, "-", "--pair", stdin="\n\ngoal\n")
+    assert result.exit_code == 2 and "stdin, line 3: 1 texts" in result.stderr
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ([], "Nothing to label"),

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
-from itertools import islice
-from json import loads
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from onepass.cli.console import progress, say, write_json
-from onepass.data.findings import numbered
+from onepass.cli.given import answers, given
 from onepass.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from onepass.asking import Asking
     from onepass.filejob import FileJob, Progress, Questions
     from onepass.filejob.records import Source
-    from onepass.prediction import Labelled, Prediction, Text
+    from onepass.prediction import Labelled, Prediction
 
-ROWS = 1024  # texts read ahead, sorted by length and labelled together
 LONGEST_SHOWN = 300  # characters of a text; --json has all of them
 
 
@@ -109,7 +105,7 @@ def predict(
     names = None if tasks is None else [name.strip() for name in ",".join(tasks).split(",") if name.strip()]
     if input is None:
         asked: set[str] = set()
-        for labelled in _answers(model, _given(texts or [], pair, rows), names):
+        for labelled in answers(model, given(texts or [], pair, rows), names):
             asked |= labelled.tasks.keys()
             with_them = model.with_versions([labelled])[0] if versions else labelled
             write_json(with_them.to_dict()) if json else typer.echo(block(labelled))
@@ -176,68 +172,10 @@ def _check_usage(
         raise ConfigError(f"--text is given {len(text)} times. Possible: one column, or two for a pair.")
 
 
-def _given(texts: Sequence[str], pair: bool, rows: bool) -> Iterator[Text]:
-    """The texts of the command line or of stdin, one by one or in twos, or rows."""
-    if rows:
-        yield from map(_row, _stdin_lines() if list(texts) == ["-"] else texts)
-        return
-    if list(texts) == ["-"]:
-        for number, line in enumerate(_stdin_lines(), 1):
-            parts = line.split("\t")
-            if not pair:
-                yield line
-            elif len(parts) == 2:
-                yield parts[0], parts[1]
-            else:
-                raise DataError(f"stdin, line {number}: {len(parts)} texts with tabs between them, but --pair needs 2.")
-    elif pair:
-        if len(texts) % 2:
-            raise ConfigError(f"--pair takes texts in twos, but there are {len(texts)}.")
-        yield from zip(texts[::2], texts[1::2], strict=True)
-    else:
-        yield from texts
-
-
-def _row(text: str) -> dict[str, Any]:
-    """A row that is written as a JSON object."""
-    try:
-        row = loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{text[:80]!r} is not valid JSON ({error}). A row is an object of columns.") from None
-    if not isinstance(row, dict):
-        raise DataError(f'{text[:80]!r} is no row. A row is a JSON object of columns: {{"question": "...", ...}}.')
-    return row
-
-
-def _stdin_lines() -> Iterator[str]:
-    """The lines of stdin that are not blank; how many are is said at the end."""
-    blank, number = 0, 0
-    for number, line in enumerate(sys.stdin.buffer, 1):
-        try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise DataError(f"stdin, line {number}: byte 0x{line[error.start]:02x} is not UTF-8.") from None
-        if text.strip():
-            yield text
-        else:
-            blank += 1
-    if 0 < blank < number:
-        say(f"{numbered(blank, 'blank line')} of stdin {'was' if blank == 1 else 'were'} passed over.")
-
-
-def _answers(model: Asking, texts: Iterable[Text], names: Sequence[str] | None) -> Iterator[Labelled]:
-    """The texts with their answers, in order; never more than a chunk of them in memory."""
-    left = iter(texts)
-    # Someone who types wants the answer to each line at once.
-    size = 1 if sys.stdin is not None and sys.stdin.isatty() else ROWS
-    while some := list(islice(left, size)):
-        yield from model.label(some, names)
-
-
 def block(labelled: Labelled) -> str:
     """A text and its answers, for reading."""
-    given = labelled.text.values() if isinstance(labelled.text, Mapping) else labelled.text
-    text = given if isinstance(given, str) else " | ".join(map(str, given))
+    parts = labelled.text.values() if isinstance(labelled.text, Mapping) else labelled.text
+    text = parts if isinstance(parts, str) else " | ".join(map(str, parts))
     text = text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "..."
     lines = [text + ("   (cut: too long)" if labelled.truncated else "")]
     wide = max(map(len, labelled.tasks))
@@ -273,8 +211,8 @@ def _stream(source: Source, questions: Questions, input: Path, versions_of: Aski
     faults, answered = RowFaults(input), 0
     for piece in pieces(source, None):
         labelled, rejects = questions.label([record for record in piece if isinstance(record, Row)])
-        for _, answers in labelled:
-            found = list({id(one): one for one in answers.values()}.values())
+        for _, by_task in labelled:
+            found = list({id(one): one for one in by_task.values()}.values())
             for one in versions_of.with_versions(found) if versions_of is not None else found:
                 write_json(one.to_dict())
         answered += len(labelled)
