@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import resource
 import shutil
 import stat
@@ -610,6 +611,16 @@ def test_a_name_that_no_folder_can_have_is_refused_in_words(name: str):
         onepass.load(name)
 
 
-def test_an_engine_needs_a_thread(model: Path):
-    with pytest.raises(ConfigError, match=r"threads is -1\. Possible: a whole number from 1"):
-        onepass.load(model, engine=True, threads=-1)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"engine": True, "threads": -1}, "threads is -1. Possible: a whole number from 1"),
+        ({"engine": True, "threads": "2"}, "threads is '2'. Possible: a whole number from 1"),
+        ({"engine": True, "device": "cuda"}, "device 'cuda' and precision 'fp32' are for a model"),
+        ({"engine": True, "precision": "bf16"}, "device 'cpu' and precision 'bf16' are for a model"),
+        ({"threads": 2}, "it needs engine=True"),
+    ],
+)
+def test_options_that_would_change_nothing_are_refused(model: Path, options: dict[str, Any], message: str):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        onepass.load(model, **options)

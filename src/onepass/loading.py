@@ -19,7 +19,7 @@ ENGINE, RANGES, GATE = "engine/engine.json", "engine/ranges.safetensors", "engin
 @overload
 def load(source: str | Path, device: str = ..., *, precision: str = ..., engine: Literal[False] = ...) -> Model: ...
 @overload
-def load(source: str | Path, device: str = ..., *, engine: Literal[True], threads: int | None = ...) -> Engine: ...
+def load(source: str | Path, *, engine: Literal[True], threads: int | None = ...) -> Engine: ...
 
 
 def load(
@@ -39,8 +39,15 @@ def load(
     """
     from onepass.extras import explained_imports
 
-    if threads is not None and threads < 1:
-        raise ConfigError(f"threads is {threads}. Possible: a whole number from 1.")
+    if threads is not None and (type(threads) is not int or threads < 1):
+        raise ConfigError(f"threads is {threads!r}. Possible: a whole number from 1.")
+    if engine and (device not in ("cpu", "auto") or precision != "fp32"):
+        raise ConfigError(
+            f"device {device!r} and precision {precision!r} are for a model: an engine computes on the CPU, in what "
+            "onepass export chose. Leave them out, or leave out engine=True."
+        )
+    if threads is not None and not engine:
+        raise ConfigError("threads are those of an engine: it needs engine=True. Torch has torch.set_num_threads.")
     with explained_imports("onepass.load"):
         if engine:
             from onepass.engine.opening import Opening
