@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from onepass.engine.engine import Engine
 from onepass.engine.export import export_model
 from onepass.engine.ranges import LADDER, chosen, joined
 from onepass.engine.runtime import computes_in_16
-from onepass.errors import DataError
+from onepass.errors import DataError, FolderError
 from onepass.methods import make_method
 from onepass.model import Model
 from onepass.tasks import MethodChoice, Task
@@ -179,6 +180,18 @@ def test_removed_and_renamed_tasks_keep_8_bits_and_a_new_one_does_not(small: Pat
     onepass.atomic.write_manifest(folder)
     assert onepass.load(folder, engine=True).precision == "fp32"
     assert "8 were not tried with spam. Try with: onepass export" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "gated", [None, {}, {"tasks": []}, {"tasks": {"spam": {}}}, {"tasks": {"spam": {"weights": []}}}]
+)
+def test_a_gate_that_says_something_else_is_no_fault_of_ours(small: Path, tmp_path: Path, gated: Any):
+    folder = tmp_path / "model"
+    shutil.copytree(small, folder)
+    (folder / "engine" / "gate.json").write_text(json.dumps(gated))
+    onepass.atomic.write_manifest(folder)
+    with pytest.raises(FolderError, match="is no model this version can read"):
+        onepass.load(folder, engine=True)
 
 
 def test_without_rows_to_judge_on_8_bits_are_refused(small: Path):

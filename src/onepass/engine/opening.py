@@ -82,9 +82,9 @@ class Opening:
         self._fixed = {name: sha for name, sha in listed.items() if not name.startswith("tasks/") and name != CARD}
         before, self._after = self._after, None  # no chain of all that were before
         recipe, bounds = self._wanted
-        if recipe is None:
-            recipe, bounds = _recipe(path, files), _bounds(path, files)
         try:
+            if recipe is None:
+                recipe, bounds = _recipe(path, files), _bounds(path, files)
             # Whether 8 bits may be used is for the tasks to say.
             if before is not None and before._fixed == self._fixed and RANGES not in files:
                 recipe, runner = before.built()
@@ -98,7 +98,7 @@ class Opening:
             return recipe, _runner_of(recipe)(encoder, recipe["method"], shared, self._own(files), self.threads)
         except KeyError as error:
             raise FolderError(f"{path} is no model this version can read: it does not say {error}.") from error
-        except (EncoderError, TypeError, ValueError) as error:
+        except (AttributeError, EncoderError, TypeError, ValueError) as error:
             raise FolderError(f"{path} is no model this version can read: {error}") from error
 
     def _own(self, files: list[str]) -> list[Weights]:
