@@ -2,11 +2,13 @@
 
 import csv
 import json
+import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from subprocess import PIPE
 
 import pyarrow.parquet as pq
 import pytest
@@ -86,6 +88,20 @@ def test_pairs_on_stdin_have_a_tab_between_them(run, model):
     assert json.loads(result.stdout)["text"] == ["goal", "late goal"]
     result = run("predict", model, "-", "--pair", "--json", stdin="goal\n")
     assert result.exit_code == 2 and "stdin, line 1" in result.stderr
+
+
+def test_a_text_of_stdin_is_answered_before_the_next_is_there(model):
+    command = [sys.executable, "-m", "onepass", "predict", str(model), "-", "--json"]
+    # Without PYTHONUNBUFFERED, which would hide that an answer is held back.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, env=environment, text=True) as process:
+        for text in ("late goal", "senate vote"):
+            process.stdin.write(f"{text}\n")
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline())["text"] == text
+        process.stdin.write("no end of line")
+        process.stdin.close()
+        assert json.loads(process.stdout.readline())["text"] == "no end of line"
 
 
 def test_stdin_that_is_not_utf8_is_told(run, model):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain
 from json import loads
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +18,21 @@ if TYPE_CHECKING:
 
     Placed = tuple[str, Text]  # a text, and before it where it stands, for messages
 
-ROWS = 1024  # texts read ahead, sorted by length and labelled together
+ROWS = 1024  # most texts that are sorted by length and labelled together
+PIECE = 2**20  # bytes of stdin that are taken at a time, if so many are there
 
 
-def given(texts: Sequence[str], pair: bool, rows: bool) -> Iterator[Placed]:
-    """The texts of the command line or of stdin, one by one or in twos, or rows; each with where it stands."""
+def given(texts: Sequence[str], pair: bool, rows: bool) -> Iterator[Placed | None]:
+    """The texts of the command line or of stdin, one by one or in twos, or rows; each with where it stands.
+
+    None stands where stdin has no further text yet.
+    """
     if list(texts) == ["-"]:
-        for number, line in _stdin_lines():
-            place = f"stdin, line {number}"
+        for found in _stdin_lines():
+            if found is None:
+                yield None
+                continue
+            place, line = f"stdin, line {found[0]}", found[1]
             yield place, _row(place, line) if rows else _pair(place, line) if pair else line
     elif pair:
         if len(texts) % 2:
@@ -38,19 +45,28 @@ def given(texts: Sequence[str], pair: bool, rows: bool) -> Iterator[Placed]:
             yield place, _row(place, text) if rows else text
 
 
-def answers(model: Asking, placed: Iterable[Placed], names: Sequence[str] | None) -> Iterator[Labelled]:
-    """The texts with their answers, in order; never more than a chunk of them in memory."""
+def answers(model: Asking, placed: Iterable[Placed | None], names: Sequence[str] | None) -> Iterator[Labelled]:
+    """The texts with their answers, in order; never more than a chunk of them in memory.
+
+    Those that are there are answered before more are waited for: somebody types them, or a program writes one by one.
+    """
     model.numbers(names)  # a wrong name is no text's fault
-    left = iter(placed)
-    # Someone who types wants the answer to each line at once.
-    size = 1 if sys.stdin is not None and sys.stdin.isatty() else ROWS
-    while some := list(islice(left, size)):
-        try:
-            found = model.label([text for _, text in some], names)
-        except (ConfigError, DataError):
-            yield from _one_by_one(model, some, names)  # says which it was, and those before it are answered
-        else:
-            yield from found
+    some: list[Placed] = []
+    for one in chain(placed, [None]):
+        if one is not None:
+            some.append(one)
+        if some and (one is None or len(some) == ROWS):
+            yield from _together(model, some, names)
+            some = []
+
+
+def _together(model: Asking, some: Sequence[Placed], names: Sequence[str] | None) -> Iterator[Labelled]:
+    try:
+        found = model.label([text for _, text in some], names)
+    except (ConfigError, DataError):
+        yield from _one_by_one(model, some, names)  # says which it was, and those before it are answered
+    else:
+        yield from found
 
 
 def _one_by_one(model: Asking, some: Iterable[Placed], names: Sequence[str] | None) -> Iterator[Labelled]:
@@ -81,10 +97,17 @@ def _pair(place: str, line: str) -> tuple[str, str]:
     return parts[0], parts[1]
 
 
-def _stdin_lines() -> Iterator[tuple[int, str]]:
-    """The lines of stdin that are not blank, with their numbers; how many are blank is said at the end."""
+def _stdin_lines() -> Iterator[tuple[int, str] | None]:
+    """The lines of stdin that are not blank, with their numbers, and None where the next is not there yet.
+
+    How many are blank is said at the end.
+    """
     blank, number = 0, 0
-    for number, line in enumerate(sys.stdin.buffer, 1):
+    for line in _lines(sys.stdin.buffer):
+        if line is None:
+            yield None
+            continue
+        number += 1
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
@@ -95,3 +118,14 @@ def _stdin_lines() -> Iterator[tuple[int, str]]:
             blank += 1
     if 0 < blank < number:
         say(f"{numbered(blank, 'blank line')} of stdin {'was' if blank == 1 else 'were'} passed over.")
+
+
+def _lines(file: Any) -> Iterator[bytes | None]:
+    """The lines of a file as they come, and None after those that were there."""
+    begun = b""
+    while piece := file.read1(PIECE):
+        *whole, begun = (begun + piece).split(b"\n")
+        yield from whole
+        yield None
+    if begun:
+        yield begun

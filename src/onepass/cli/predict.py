@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
@@ -109,6 +110,7 @@ def predict(
             asked |= labelled.tasks.keys()
             with_them = model.with_versions([labelled])[0] if versions else labelled
             write_json(with_them.to_dict()) if json else typer.echo(block(labelled))
+            sys.stdout.flush()  # who reads it may wait for it
         if not asked:
             say("Nothing to label: stdin has no text.")
         elif names is None and not json and (left := [task.name for task in model.tasks if task.name not in asked]):
