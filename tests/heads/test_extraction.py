@@ -62,6 +62,7 @@ def test_scores_are_means_over_rows() -> None:
         ([{"text": "Bob", "answer_start": 8}], None, ((8, 11),)),
         (["Bob"], [8], ((8, 11),)),
         ("Bob", "8", ((8, 11),)),
+        ("['Bob']", "[8]", ((8, 11),)),  # as pandas writes lists to a csv file
         ("Bob", None, ((8, 11),)),
         ([], None, ()),
         ({"text": [], "answer_start": []}, None, ()),

@@ -58,11 +58,22 @@ def independent_f1(answers: list[list[str]], targets: list[list[str]]) -> float:
         ({"tokens": ["in", "Rome"], "tags": ["O", ["B-place"]]}, "has a list where one label is needed"),
         ({"tokens": ["in", None], "tags": ["O", "O"]}, "has nothing among its words"),
         ({"tokens": ["in", {"w": 1}], "tags": ["O", "O"]}, "has an object among its words"),
+        ({"tokens": "in Rome", "tags": "['O' 'B-place']"}, "which does not parse, where tags are needed"),
     ],
 )
 def test_what_is_no_word_and_no_tag_is_refused(row: dict[str, Any], found: str) -> None:
     with pytest.raises(ValueError, match=found):
         KIND.target(row, TASK, TASK.labels)
+
+
+def test_lists_as_pandas_writes_them_to_a_csv_file_are_lists() -> None:
+    row = {"tokens": str(["in", "Rome", "it's", "10\xa0%"]), "tags": str(["O", "B-place", "O", "O"])}
+    target = KIND.target(row, TASK, TASK.labels).value
+    assert target.tolist() == [2, 0, 2, 2]
+    item = KIND.item(TASK, row)
+    assert item is not None
+    (text,) = item.sequences[0]
+    assert [text[start:end] for _, start, end in item.marks] == ["in", "Rome", "it's", "10\xa0%"]
 
 
 tags = st.sampled_from(["O", "B-a", "I-a", "B-b", "I-b"])

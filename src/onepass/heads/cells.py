@@ -1,9 +1,15 @@
-"""Cells that hold a list: as such, written out as JSON, or with white space between the parts."""
+"""Cells that hold a list: as such, written out as JSON or as Python does, or with white space between the parts."""
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 from typing import Any
+
+_ITEM = r"""(?:'(?:[^'\\]|\\['"\\nrtxuU])*'|"(?:[^"\\]|\\['"\\nrtxuU])*"|[-+\w.]+)\s*"""
+# ['a', 'b'] as pandas writes a list to a csv file; ['a' 'b'] of a numpy array would be read as one part, 'ab'.
+_PYTHON_LIST = re.compile(rf"\[\s*(?:{_ITEM}(?:,\s*{_ITEM})*)?\]")
 
 
 def listed_cell(cell: Any) -> list[Any]:
@@ -16,23 +22,27 @@ def listed_cell(cell: Any) -> list[Any]:
         return list(cell)
     if not isinstance(cell, str):
         raise ValueError(f"has {shown(cell)} where a list is needed.")
-    found = json_list(cell)
+    found = written_list(cell)
     return cell.split() if found is None else found
 
 
-def json_list(cell: str) -> list[Any] | None:
-    """The list that a cell is as JSON; None for any other text, also if it begins with a bracket.
+def written_list(cell: str) -> list[Any] | None:
+    """The list that a cell is as JSON or in Python; None for any other text, also if it begins with a bracket.
 
-    >>> [json_list(cell) for cell in ('["a", "b"]', "[AP] Late goal", "a b")]
-    [['a', 'b'], None, None]
+    >>> [written_list(cell) for cell in ('["a", "b"]', "['a', 'b']", "[AP] Late goal", "a b")]
+    [['a', 'b'], ['a', 'b'], None, None]
     """
-    if not cell.lstrip().startswith("["):
+    text = cell.strip()
+    if not text.startswith("["):
         return None
     try:
-        found = json.loads(cell)
+        return list(json.loads(text))
     except (ValueError, RecursionError):
+        pass
+    try:
+        return list(ast.literal_eval(text)) if _PYTHON_LIST.fullmatch(text) else None
+    except (ValueError, SyntaxError):
         return None
-    return found if isinstance(found, list) else None
 
 
 def shown(value: Any) -> str:

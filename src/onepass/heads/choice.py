@@ -12,7 +12,7 @@ from onepass.data.examples import Ragged
 from onepass.data.items import Item, Reading
 from onepass.heads import scaling
 from onepass.heads.base import NO_TEXTS, Kind, Row, blank, texts_of, wrong_option
-from onepass.heads.cells import json_list, listed_cell, shown, whole_number
+from onepass.heads.cells import listed_cell, shown, whole_number, written_list
 from onepass.heads.points import choice_entropy, choice_loss, softmax
 from onepass.prediction import Prediction
 from onepass.tasks import Task
@@ -100,7 +100,7 @@ class Choice(Kind):
     def listed(self, row: Row) -> list[Any]:
         cells: list[Any] = [row[column] for column in self.choices]
         if len(cells) == 1 and not blank(cells[0]):
-            if isinstance(cells[0], str) and json_list(cells[0]) is None:
+            if isinstance(cells[0], str) and written_list(cells[0]) is None:
                 raise ValueError(
                     f"has a text in {self.choices[0]!r} where a list of candidates is needed. Name the columns of all "
                     "candidates in choices, or write lists as JSON."

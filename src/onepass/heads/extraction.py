@@ -12,7 +12,7 @@ import numpy as np
 from onepass.data.examples import Ragged
 from onepass.data.items import Reading
 from onepass.heads.base import Kind, Row, blank, checked_windows, wrong_option
-from onepass.heads.cells import shown, whole_number
+from onepass.heads.cells import shown, whole_number, written_list
 from onepass.heads.points import choice_entropy, choice_loss, softmax
 from onepass.heads.squad import exact_match, f1
 from onepass.prediction import Prediction, Span
@@ -189,13 +189,14 @@ def answers_in(cell: Any, starts: Any = None) -> list[tuple[str, int | None]]:
 
 
 def _parsed(cell: Any) -> Any:
-    """A cell that is written out as JSON, as what it stands for."""
-    if isinstance(cell, str) and cell.lstrip()[:1] in ("[", "{"):
+    """A cell that is written out as JSON, or a list as Python writes it, as what it stands for."""
+    if isinstance(cell, str) and cell.lstrip().startswith("{"):
         try:
             return json.loads(cell)
         except (ValueError, RecursionError):
             return cell
-    return cell
+    found = written_list(cell) if isinstance(cell, str) else None
+    return cell if found is None else found
 
 
 def _marked(spans: Spans, reading: Reading) -> np.ndarray:

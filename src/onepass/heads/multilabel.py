@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ast
-import json
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +12,8 @@ from onepass.data.items import Reading
 from onepass.errors import first_of, unknown
 from onepass.heads import scaling
 from onepass.heads.base import Kind, Row, label_text, wrong_option
+from onepass.heads.cells import shown as shown_cell
+from onepass.heads.cells import written_list
 from onepass.heads.thresholds import POSSIBLE, Rule, check_thresholds, choose, chosen, limits, read_threshold, shown
 from onepass.prediction import Prediction
 from onepass.tasks import Task
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
 SEPARATORS = "|;,"
 HALF = 0.5
 ADVICE = 'Write them as a JSON list, ["joy", "love"] or [], or with one of | ; , between them.'
-_ITEM = r"""(?:'(?:[^'\\]|\\['"\\nrt])*'|"(?:[^"\\]|\\['"\\nrt])*"|[-+\w.]+)\s*"""
-# ['a', 'b'] as pandas writes a list to a csv file; ['a' 'b'] of a numpy array would be read as one label, 'ab'.
-_PYTHON_LIST = re.compile(rf"\[\s*(?:{_ITEM}(?:,\s*{_ITEM})*)?\]")
 
 
 def labels_of(cell: Any, separator: str | None = None) -> list[str]:
@@ -42,40 +38,23 @@ def labels_of(cell: Any, separator: str | None = None) -> list[str]:
     found = cell
     if isinstance(cell, str):
         text = cell.strip()
-        found = _written_list(text)
+        found = written_list(text)
         if found is None and text[:1] in ("[", "{") and separator is None:
-            raise ValueError(f"has {_shown(cell)}, which does not parse, where labels are needed. {ADVICE}")
+            raise ValueError(f"has {shown_cell(cell)}, which does not parse, where labels are needed. {ADVICE}")
         if found is None:
             mark = separator or next((mark for mark in SEPARATORS if mark in text), None)
             found = [part for part in (text.split(mark) if mark else [text]) if part.strip()]
     elif isinstance(cell, (bool, int, float)):
         found = [cell]
     if not isinstance(found, (list, tuple)):
-        raise ValueError(f"has {_shown(cell)} where a list of labels is needed. {ADVICE}")
+        raise ValueError(f"has {shown_cell(cell)} where a list of labels is needed. {ADVICE}")
     for item in found:
         is_nan = isinstance(item, float) and item != item
         if not isinstance(item, (str, bool, int, float)) or is_nan or not str(item).strip():
-            raise ValueError(f"has {_shown(item)} among its labels in {_shown(cell)}. Labels are texts or numbers.")
+            raise ValueError(
+                f"has {shown_cell(item)} among its labels in {shown_cell(cell)}. Labels are texts or numbers."
+            )
     return list(dict.fromkeys(map(label_text, found)))
-
-
-def _written_list(text: str) -> list[Any] | None:
-    """A list that is written out as in JSON or in Python, or None if that is not what the text is."""
-    if not text.startswith("["):
-        return None
-    try:
-        return list(json.loads(text))
-    except (ValueError, RecursionError):
-        pass
-    try:
-        return list(ast.literal_eval(text)) if _PYTHON_LIST.fullmatch(text) else None
-    except (ValueError, SyntaxError):
-        return None
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def macro_f1(answers: np.ndarray, targets: np.ndarray) -> float:

@@ -15,7 +15,7 @@ from onepass.data.items import Item, Reading
 from onepass.errors import first_of
 from onepass.heads import scaling
 from onepass.heads.base import NO_TEXTS, Kind, Row, blank, checked_windows, label_cell
-from onepass.heads.cells import json_list, listed_cell
+from onepass.heads.cells import listed_cell, shown, written_list
 from onepass.prediction import Prediction, Span
 from onepass.tasks import Task
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 OUTSIDE = "O"
+ADVICE = 'Write them as a JSON list, ["O", "B-place"], or with spaces between them.'
 _WORD = re.compile(r"\w+(?:['\u2019\-]\w+)*|[^\w\s]")
 _PREFIX = re.compile(r"([BIELSU])-(.+)", re.DOTALL)
 
@@ -57,7 +58,7 @@ def spans_of(tags: Sequence[str]) -> list[tuple[str, int, int]]:
 def words_of(cell: Any, count: int | None = None) -> tuple[str, list[tuple[int, int]]]:
     """The text of a cell, and the characters of its words.
 
-    A list of words is joined by spaces; written out as JSON it is one if it holds words and numbers alone. A text is
+    A list of words is joined by spaces; written out it is one if it holds words and numbers alone. A text is
     cut at white space if that gives `count` words, else into words and signs.
 
     >>> words_of(["Late", "goal"])
@@ -67,7 +68,7 @@ def words_of(cell: Any, count: int | None = None) -> tuple[str, list[tuple[int, 
     """
     # Of a text that nobody tagged, such as [[1, 2]], the brackets are a part.
     if isinstance(cell, str) and (
-        (found := json_list(cell)) is None
+        (found := written_list(cell)) is None
         or (count is None and not all(type(word) in (str, int, float) for word in found or [None]))
     ):
         by_space = [match.span() for match in re.finditer(r"\S+", cell)]
@@ -145,7 +146,10 @@ class Tagging(Kind):
         self.windows = checked_windows(windows, overlap)
 
     def tags(self, task: Task, row: Row) -> list[str]:
-        tags = listed_cell(row[task.label])
+        cell = row[task.label]
+        tags = listed_cell(cell)
+        if isinstance(cell, str) and cell.lstrip().startswith("[") and written_list(cell) is None:
+            raise ValueError(f"has {shown(cell)}, which does not parse, where tags are needed. {ADVICE}")
         if any(blank(tag) for tag in tags):
             raise ValueError("has a word without a tag. Give each word one; O is the tag of words that have no other.")
         return [label_cell(tag) for tag in tags]
