@@ -3,6 +3,7 @@
 import sys
 from types import ModuleType, SimpleNamespace
 
+import pyarrow as pa
 import pytest
 
 from onepass.data.files import read_chunks
@@ -12,8 +13,16 @@ from onepass.tasks import Task
 from onepass.training.sets import path_of
 
 
+class Features(dict):
+    arrow_schema = pa.schema({"label": pa.int64(), "sentence": pa.string(), "tags": pa.list_(pa.int64())})
+
+
 class Rows(list):
-    features = {"label": SimpleNamespace(names=["negative", "positive"]), "sentence": None}
+    features = Features(
+        label=SimpleNamespace(names=["negative", "positive"]),
+        sentence=None,
+        tags=SimpleNamespace(feature=SimpleNamespace(names=["O", "B-place"])),
+    )
 
 
 @pytest.fixture
@@ -28,6 +37,9 @@ def fetched(monkeypatch, tmp_path):
             raise ValueError("no such set\nand more")
         if split == "empty":
             return Rows()
+        if split == "tagged":
+            nothing = {"sentence": None, "label": -1, "tags": []}
+            return Rows([nothing] * 10_000 + [{"sentence": "in Rome", "label": 1, "tags": [0, 1]}])
         return Rows([{"sentence": "good", "label": 1}, {"sentence": "bad", "label": 0}, {"sentence": "?", "label": -1}])
 
     library.load_dataset = load_dataset
@@ -39,9 +51,16 @@ def fetched(monkeypatch, tmp_path):
 def test_a_set_is_fetched_once_with_labels_in_words(fetched):
     task = Task(name="tone", text="sentence", label="label", train="hub:nyu-mll/glue/sst2")
     (chunk,) = read_chunks(path_of(task, "train"))
-    assert chunk.columns == {"sentence": ["good", "bad", "?"], "label": ["positive", "negative", None]}
+    assert chunk.columns["sentence"] == ["good", "bad", "?"]
+    assert chunk.columns["label"] == ["positive", "negative", None]
     path_of(task, "train")
     assert fetched == [("nyu-mll/glue", "sst2", "train")]
+
+
+@pytest.mark.usefixtures("fetched")
+def test_lists_of_labels_are_in_words_and_columns_may_begin_late():
+    *_, last = read_chunks(hub_file("hub:a/b#tagged", "train"))
+    assert [column[-1] for column in last.columns.values()] == ["positive", "in Rome", ["O", "B-place"]]
 
 
 def test_a_split_can_be_named_and_old_sets_have_no_owner(fetched):

@@ -7,6 +7,7 @@ run needs no network.
 import os
 import re
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,25 +29,48 @@ def hub_file(source: str, split: str) -> Path:
     split = named or split
     path = cache_folder("hub") / (re.sub(r"[^A-Za-z0-9._-]+", "_", "_".join([*parts, split])) + ".parquet")
     if not path.is_file():
-        rows = hub_rows("/".join(parts[:2]), parts[2] if len(parts) > 2 else None, split)
-        _keep(path, rows, source)
+        rows = _loaded("/".join(parts[:2]), parts[2] if len(parts) > 2 else None, split)
+        _keep(path, _in_words(rows), _schema(rows), source)
     return path
 
 
 def hub_rows(name: str, config: str | None, split: str) -> Iterator[dict[str, Any]]:
     """The rows of a split, with labels in words where the hub knows them, and None where it has -1."""
-    rows = _loaded(name, config, split)
-    spelled = {
-        column: feature.names
-        for column, feature in (getattr(rows, "features", None) or {}).items()
-        if isinstance(getattr(feature, "names", None), list)
-    }
+    yield from _in_words(_loaded(name, config, split))
+
+
+def _in_words(rows: Any) -> Iterator[dict[str, Any]]:
+    features = getattr(rows, "features", None) or {}
     for row in rows:
-        made = dict(row)
-        for column, names in spelled.items():
-            if isinstance(number := made[column], int):
-                made[column] = names[number] if 0 <= number < len(names) else None
-        yield made
+        yield {column: _spelled(value, features.get(column)) for column, value in row.items()}
+
+
+def _spelled(value: Any, feature: Any) -> Any:
+    """A label, or each of a list of labels, in words."""
+    names, inner = getattr(feature, "names", None), getattr(feature, "feature", None)
+    if isinstance(names, list) and isinstance(value, int):
+        return names[value] if 0 <= value < len(names) else None
+    if inner is not None and isinstance(value, list):
+        return [_spelled(one, inner) for one in value]
+    return value
+
+
+def _schema(rows: Any) -> Any:
+    """The types of the columns with labels in words; the first rows may have nothing in a column that others fill."""
+    import pyarrow as pa
+
+    features: Any = getattr(rows, "features", None)
+    known = getattr(features, "arrow_schema", None)
+    return known and pa.schema([(field.name, _type(features[field.name], field.type)) for field in known])
+
+
+def _type(feature: Any, kind: Any) -> Any:
+    import pyarrow as pa
+
+    if isinstance(getattr(feature, "names", None), list):
+        return pa.string()
+    inner = getattr(feature, "feature", None)
+    return kind if inner is None or not hasattr(kind, "value_type") else pa.list_(_type(inner, kind.value_type))
 
 
 def _loaded(name: str, config: str | None, split: str) -> Any:
@@ -70,8 +94,8 @@ def _loaded(name: str, config: str | None, split: str) -> Any:
         ) from error
 
 
-def _keep(path: Path, rows: Iterator[dict[str, Any]], source: str) -> None:
-    """Write rows to a parquet file, whole or not at all."""
+def _keep(path: Path, rows: Iterator[dict[str, Any]], schema: Any, source: str) -> None:
+    """Write rows to a parquet file, whole or not at all; without a schema the first of them tell it."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -79,25 +103,15 @@ def _keep(path: Path, rows: Iterator[dict[str, Any]], source: str) -> None:
     draft = draft_of(path)
     writer: Any = None
     try:
-        piece: list[dict[str, Any]] = []
-        for row in rows:
-            piece.append(row)
-            if len(piece) == _PIECE:
-                writer = _written(pa, pq, writer, draft, piece)
-                piece = []
-        if piece:
-            writer = _written(pa, pq, writer, draft, piece)
+        while piece := list(islice(rows, _PIECE)):
+            table = pa.Table.from_pylist(piece, schema=schema)
+            if writer is None:
+                schema = table.schema
+                writer = pq.ParquetWriter(draft, schema)
+            writer.write_table(table)
         if writer is None:
             raise DataError(f"{source} has no rows.")
         writer.close()
         os.replace(draft, path)
     finally:
         draft.unlink(missing_ok=True)
-
-
-def _written(pa: Any, pq: Any, writer: Any, path: Path, rows: list[dict[str, Any]]) -> Any:
-    table = pa.Table.from_pylist(rows, schema=writer.schema if writer else None)
-    if writer is None:
-        writer = pq.ParquetWriter(path, table.schema)
-    writer.write_table(table)
-    return writer

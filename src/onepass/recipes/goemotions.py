@@ -1,7 +1,5 @@
 """GoEmotions: which of 28 emotions does a comment show?"""
 
-from collections.abc import Iterator
-
 from onepass.recipes.originals import table
 from onepass.recipes.recipe import Hub, KnownSet, Part, Recipe, Row
 
@@ -15,11 +13,6 @@ EMOTIONS = _NAMES.split()
 
 def _row(row: Row) -> Row:
     return {"text": row["text"], "labels": [EMOTIONS[int(number)] for number in row["numbers"].split(",")]}
-
-
-def _from_hub(rows: Iterator[Row]) -> Iterator[Row]:
-    for row in rows:
-        yield {"text": row["text"], "labels": [EMOTIONS[number] for number in row["labels"]]}
 
 
 def _part(split: str) -> Part:
@@ -40,7 +33,6 @@ GOEMOTIONS = Recipe(
                 "google-research-datasets/go_emotions",
                 "simplified",
                 {"train": "train", "validation": "validation", "test": "test"},
-                _from_hub,
             ),
         ),
     ),

@@ -32,13 +32,8 @@ def _part(name: str) -> Part:
 
 
 def _from_hub(rows: Iterator[Row]) -> Iterator[Row]:
-    names = ["O"] + [
-        f"{part}-{kind}"
-        for kind in ("corporation", "creative-work", "group", "location", "person", "product")
-        for part in "BI"
-    ]
     for row in rows:
-        yield {"tokens": row["tokens"], "tags": [names[tag] for tag in row["ner_tags"]]}
+        yield {"tokens": row["tokens"], "tags": row["ner_tags"]}
 
 
 WNUT = Recipe(
