@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from tokenizers import Tokenizer as RawTokenizer
-from tokenizers import models, normalizers, pre_tokenizers, processors
+from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
 
 from onepass.data.encoding import tokenise
 from onepass.data.items import Item, Windows
@@ -118,3 +118,34 @@ def test_a_long_question_is_cut_before_it_is_read_and_that_is_told(
     monkeypatch.setattr(tokenizer, "pieces", lambda text: (read.append(len(text)), pieces(text))[1])
     tokenise([Item([("late " * 100_000, context)])], tokenizer, "tokens", Windows(most=2))
     assert max(read) <= 16 * 10 * 2
+
+
+@pytest.fixture(scope="module")
+def spaced() -> Tokenizer:
+    """Pieces to which the space before a word belongs, as those of ModernBERT; at most 12 tokens."""
+    raw = RawTokenizer(models.BPE())
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    pieces = trainers.BpeTrainer(
+        vocab_size=320, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+    )
+    raw.train_from_iterator(["the match is playing late"] * 9, pieces)
+    raw.add_special_tokens(["[CLS]", "[SEP]"])
+    ends = [(name, raw.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
+    raw.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=ends
+    )
+    return Tokenizer(raw, max_length=12)
+
+
+def test_an_answer_does_not_begin_with_the_space_before_it(spaced: Tokenizer) -> None:
+    (found,) = tokenise([Item([("late", "the match  is late")])], spaced, "tokens", Windows())
+    assert found.reading is not None and not found.truncated
+    text = found.reading.text
+    assert [text[a:b] for a, b in found.reading.spans[1:]] == ["the", "match", "", "is", "late"]
+
+
+def test_every_word_of_a_long_text_is_read_where_spaces_belong_to_words(spaced: Tokenizer) -> None:
+    item = words(" ".join(["the", "match", "played", "is", "playing", "late", "matches"] * 6))
+    (found,) = tokenise([item], spaced, "words", Windows(most=40, overlap=0))
+    assert found.reading is not None and not found.truncated
+    assert sorted(found.reading.numbers.tolist()) == list(range(42))

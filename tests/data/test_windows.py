@@ -36,7 +36,7 @@ def test_windows_hold_all_of_a_text_in_order_and_fit(lengths: list[int], room: i
 
 def test_windows_end_and_begin_where_words_do() -> None:
     text = "aaaa bbbb cccc dddd eeee ffff"
-    assert [text[a:b] for a, b in cut(text, pieces_of(text), 5, Windows(9, 0.2))] == [
+    assert [text[a:b].strip() for a, b in cut(text, pieces_of(text), 5, Windows(9, 0.2))] == [
         "aaaa bbbb",
         "bbbb cccc",
         "cccc dddd",

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onepass.data.items import Item, Points, Reading, Texts, Tokens, Windows
-from onepass.data.windows import cut, owners
+from onepass.data.windows import cut, owners, without_spaces
 
 
 class Encoded(Protocol):
@@ -113,7 +113,7 @@ def _all_tokens(item: Item, slices: list[Slice], encoded: list[Encoded]) -> Read
     for number, (one, (_, _, begin, _)) in enumerate(zip(encoded, slices, strict=True)):
         last = len(item.sequences[0]) - 1
         own = np.array([i for i, text in enumerate(one.sequences) if text == last], np.int16)
-        offsets = np.asarray(one.offsets, np.int32).reshape(-1, 2)[own] + begin
+        offsets = without_spaces(np.asarray(one.offsets, np.int32).reshape(-1, 2)[own], slices[number][0][last]) + begin
         places = np.concatenate([np.zeros(1, np.int16), own])
         ranges.append(np.stack([places, places + 1], 1).astype(np.int16))
         spans.append(np.concatenate([np.full((1, 2), -1, np.int32), offsets]))
@@ -153,7 +153,7 @@ def _windows(texts: Texts, tokenizer: Encodes, windows: Windows, last: bool) -> 
             room -= min(len(pieces), most)
     text = texts[part][: CHARACTERS_PER_TOKEN * tokenizer.max_length * windows.most]  # the rest would not be read
     found = []
-    for start, end in cut(text, tokenizer.pieces(text), room, windows):
+    for start, end in cut(text, without_spaces(tokenizer.pieces(text), text), room, windows):
         sequence = tuple(text[start:end] if i == part else kept[i] for i in range(len(texts)))
         found.append((sequence, part, start, end))
     return found

@@ -1,5 +1,7 @@
 """Cutting a long text into windows that overlap, at the borders of words where there are some."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,14 +13,16 @@ def cut(text: str, pieces: NDArray[np.int64], room: int, windows: Windows) -> li
 
     >>> pieces = np.array([(0, 1), (2, 3), (4, 5), (6, 7), (8, 9)])
     >>> cut("a b c d e", pieces, 3, Windows(most=3, overlap=0.34))
-    [(0, 5), (4, 9)]
+    [(0, 5), (3, 9)]
     """
     count = len(pieces)
     starts_word = np.array([start == 0 or text[start - 1].isspace() for start in pieces[:, 0].tolist()], np.bool_)
+    starts_word &= np.diff(pieces[:, 0], prepend=-1) > 0  # some tokenizers begin a word with a piece of no letter
     found: list[tuple[int, int]] = []
     first = last = 0
     while len(found) < windows.most:
-        begin, end = int(pieces[first, 0]) if first else 0, first + room
+        # With the space before it a word makes the same tokens again.
+        begin, end = min(int(pieces[first - 1, 1]), int(pieces[first, 0])) if first else 0, first + room
         if end >= count:
             found.append((begin, len(text)))
             break
@@ -37,6 +41,17 @@ def _border(starts_word: NDArray[np.bool_], place: int, least: int) -> int:
         if starts_word[candidate]:
             return candidate
     return place
+
+
+def without_spaces(pieces: NDArray[Any], text: str) -> NDArray[Any]:
+    """The characters (n, 2) of pieces without the space that some tokenizers count to the word behind it.
+
+    >>> without_spaces(np.array([(0, 1), (1, 4)]), "a bc").tolist()
+    [[0, 1], [2, 4]]
+    """
+    solid = np.append(np.flatnonzero([not character.isspace() for character in text]), len(text))
+    begins = solid[np.searchsorted(solid, pieces[:, 0])].astype(pieces.dtype)
+    return np.stack([np.minimum(begins, pieces[:, 1]), pieces[:, 1]], 1)
 
 
 def owners(words: NDArray[np.int32], windows: list[tuple[int, int]]) -> NDArray[np.int32]:
