@@ -73,6 +73,15 @@ def test_equal_scores_are_given_together():
     assert choose(Rule("target_precision", 0.99), scores, right, 39).threshold is None
 
 
+def test_a_threshold_stands_between_scores_that_are_next_to_each_other_in_float32():
+    low = np.float32(1) - 2 * np.finfo(np.float32).epsneg
+    high = np.nextafter(low, np.float32(1))
+    scores = np.array([high] * 20 + [low] * 20, np.float32)
+    found = choose(read_threshold({"target_precision": 0.9}), scores, scores == high, 20)
+    assert found.threshold is not None
+    assert found.given == (scores >= np.float64(found.threshold)).sum() == 20
+
+
 def test_what_cannot_be_reached_is_said_and_no_threshold_is_made_up():
     found = choose(Rule("target_precision", 0.9), SCORES, np.arange(100) % 2 == 0, 50)
     assert found.threshold is None and found.precision is None

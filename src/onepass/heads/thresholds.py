@@ -111,7 +111,7 @@ def choose(rule: Rule, scores: np.ndarray, right: np.ndarray, to_find: int) -> C
     if not len(scores):
         return Choice(None, reason=f"{rule} cannot be shown: it is the likeliest of no validation row")
     order = np.argsort(-scores, kind="stable")
-    ordered = scores[order]
+    ordered = scores[order].astype(float)  # between two neighbours in float32 there is no number
     ends = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True))  # equal scores are given together
     given = ends + 1
     hits = np.cumsum(right[order])[ends]
