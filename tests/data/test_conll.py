@@ -39,3 +39,10 @@ def test_a_line_of_white_space_ends_a_text_and_a_number_sign_may_be_a_word(tmp_p
     path.write_text("# one\nthe O\n# B-num\n1 I-num\n\t\n# two words\nRome B-place\n # O\n")
     (chunk,) = read_chunks(path)
     assert [row["tokens"] for _, row in chunk.rows()] == [["the", "#", "1"], ["Rome", "#"]]
+
+
+def test_a_space_that_does_not_break_is_a_part_of_a_word(tmp_path: Path) -> None:
+    path = tmp_path / "names.conll"
+    path.write_text("10\u00a0000 O\nEuro  O \n", encoding="utf-8")
+    (chunk,) = read_chunks(path)
+    assert chunk.columns == {"tokens": [["10\u00a0000", "Euro"]], "tags": [["O", "O"]]}

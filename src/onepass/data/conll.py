@@ -57,5 +57,6 @@ def _fields(line: str, inside: int = 0) -> list[str]:
     if not line.strip() or line.startswith(BREAK):
         return []
     line = line.rstrip("\r\n")
-    fields = line.split("\t") if "\t" in line else line.split()
+    # Not split(): a space that does not break, as in 10 000, is a part of a word.
+    fields = line.split("\t") if "\t" in line else [field for field in line.split(" ") if field]
     return [] if line.startswith("# ") and len(fields) != inside else fields
