@@ -6,10 +6,10 @@ import pytest
 
 import onepass
 from onepass.errors import DataError
-from onepass.heads import check_kinds
+from onepass.heads import check_kinds, make_kind
 from onepass.recipes import RECIPES, write_recipe
 from onepass.recipes.superglue import averages, multirc_answers
-from onepass.tasks import read_task_file
+from onepass.tasks import make_task, read_task_file
 
 
 def lines(*values):
@@ -163,3 +163,12 @@ def test_a_model_is_handed_in_with_the_original_names(superglue, tmp_path, encod
     result = run("evaluate", tmp_path / "model", made.task_file, "--json")
     assert {"f1a", "f1m", "group_match"} <= set(json.loads(result.stdout)["tasks"]["multirc"])
     assert list(json.loads(result.stdout)["averages"]) == ["superglue"]
+
+
+def test_copas_labels_of_the_hub_are_numbers_of_candidates():
+    """There they are called as the candidates' columns are."""
+    (copa,) = [known for known in RECIPES["superglue"].sets if known.name == "copa"]
+    row = {"premise": "a goal", "choice1": "late", "choice2": "a match", "question": "cause", "idx": 0}
+    (made,) = copa.hub.read(iter([row | {"label": "choice2"}]))
+    task = make_task("copa", {**copa.keys, "train": __file__})
+    assert make_kind(task).target(made, task, ()).value.tolist() == [0, 1]

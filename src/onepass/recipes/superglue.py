@@ -11,6 +11,7 @@ from onepass.recipes.recipe import Answers, Hub, KnownSet, Part, Recipe, Results
 
 HUB_SPLITS = {"train": "train", "validation": "validation", "unlabelled": "test"}
 FALSE_TRUE = ["false", "true"]
+CHOICES = ("choice1", "choice2")
 ENTAILED = ["entailment", "not_entailment"]
 Rows = Row | Sequence[Row]
 
@@ -162,8 +163,10 @@ RTE = KnownSet(
 )
 
 
-def _choices(row: Row) -> Row:
-    return _copied("premise", "question", "choice1", "choice2")(row)
+def copa_row(row: Row) -> Row:
+    """A premise and its candidates; the label is a number, where the hub has the name of a column."""
+    made = _copied("premise", "question", *CHOICES)(row)
+    return made | ({"label": CHOICES.index(made["label"])} if made.get("label") in CHOICES else {})
 
 
 def copa_answers(rows: Sequence[Row], predictions: Sequence[Any]) -> str:
@@ -237,14 +240,14 @@ COPA = KnownSet(
     {
         "kind": "choice",
         "text": "premise",
-        "choices": ["choice1", "choice2"],
+        "choices": list(CHOICES),
         "template": "{premise} What was the {question}?",
         "numbered_from": 0,
         "label": "label",
         "metric": "accuracy",
     },
-    _parts("COPA", _choices),
-    _hub("copa", _choices),
+    _parts("COPA", copa_row),
+    _hub("copa", copa_row),
     {"unlabelled": Answers("COPA.jsonl", copa_answers)},
 )
 RECORD = KnownSet(
