@@ -76,6 +76,20 @@ def test_lists_as_pandas_writes_them_to_a_csv_file_are_lists() -> None:
     assert [text[start:end] for _, start, end in item.marks] == ["in", "Rome", "it's", "10\xa0%"]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["नमस्ते", "दुनिया", "!"],
+        ["தமிழ்நாடு", ",", "ที่"],
+        ["\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "!"],  # Persian, with a joiner in it
+        ["Cafe\u0301", "Zu\u0308rich", "'", "rock-n-roll"],
+    ],
+)
+def test_words_keep_their_accents_vowel_signs_and_joiners(words: list[str]) -> None:
+    text = " ".join(words)
+    assert [text[start:end] for start, end in words_of(text)[1]] == words
+
+
 tags = st.sampled_from(["O", "B-a", "I-a", "B-b", "I-b"])
 rows = st.lists(st.lists(st.tuples(tags, tags), max_size=8), min_size=1, max_size=6)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 OUTSIDE = "O"
 ADVICE = 'Write them as a JSON list, ["O", "B-place"], or with spaces between them.'
 _WORD = re.compile(r"\w+(?:['\u2019\-]\w+)*|[^\w\s]")
+_JOINERS = "\u200c\u200d"  # inside of Persian and Indian words
 _PREFIX = re.compile(r"([BIELSU])-(.+)", re.DOTALL)
 
 
@@ -72,7 +74,9 @@ def words_of(cell: Any, count: int | None = None) -> tuple[str, list[tuple[int, 
         or (count is None and not all(type(word) in (str, int, float) for word in found or [None]))
     ):
         by_space = [match.span() for match in re.finditer(r"\S+", cell)]
-        return cell, by_space if len(by_space) == count else [match.span() for match in _WORD.finditer(cell)]
+        if len(by_space) == count:
+            return cell, by_space
+        return cell, [match.span() for match in _WORD.finditer(_with_plain_marks(cell))]
     given = listed_cell(cell)
     for word in given:
         if word is None or type(word) in NO_TEXTS:
@@ -81,6 +85,13 @@ def words_of(cell: Any, count: int | None = None) -> tuple[str, list[tuple[int, 
     text = " ".join(words)
     ends = np.cumsum([len(word) + 1 for word in words]).tolist()
     return text, [(end - 1 - len(word), end - 1) for word, end in zip(words, ends, strict=True)]
+
+
+def _with_plain_marks(text: str) -> str:
+    """The text with a letter for each accent, vowel sign or joiner, which `re` counts to no word."""
+    if text.isascii():
+        return text
+    return "".join("x" if c in _JOINERS or unicodedata.category(c).startswith("M") else c for c in text)
 
 
 def tag_names(task: Task) -> tuple[str, ...]:
