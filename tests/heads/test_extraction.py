@@ -161,6 +161,16 @@ def test_no_answer_is_an_answer_if_it_was_learned() -> None:
     assert KIND.fit(TASK, _ragged((), ((1, 2),))) == {"no_answer": True}
 
 
+def test_an_answer_that_two_windows_show_counts_with_both() -> None:
+    """In each it begins and ends with a probability of 0.3; that there is none has 0.4 in all."""
+    spans = np.array([(-1, -1), (0, 3), (8, 11), (-1, -1), (8, 11), (15, 19)], np.int32)
+    reading = Reading([], CONTEXT, spans, np.array([0, 0, 0, 1, 1, 1], np.int32))
+    p = np.array([0.2, 1e-9, 0.3, 0.2, 0.3, 1e-9])
+    (found,) = KIND.decode(TASK, [np.log(np.stack([p, p], 1))], [reading])
+    assert found.label == CONTEXT[8:11]
+    assert found.score == pytest.approx(0.36)
+
+
 def test_scores_count_answers_that_were_cut_off_as_missed() -> None:
     logits = np.full((3, 2), -5.0)
     logits[1] = 5.0
