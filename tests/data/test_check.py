@@ -382,6 +382,15 @@ def test_a_tag_of_every_text_makes_a_task_no_uneven_one(tmp_path: Path) -> None:
     assert sorts(report({"train": path, "kind": "tagging"})) == []
 
 
+def test_tags_that_are_numbers_are_told_for_each_word_would_be_a_span(tmp_path: Path) -> None:
+    named, numbered = (tmp_path / name for name in ("named.csv", "numbered.csv"))
+    for path, names in ((named, ["O", "B-place"]), (numbered, [0, 1])):
+        table(path, [(f"near w{i}", json.dumps([names[0], names[i % 2]])) for i in range(400)])
+    found = report({"train": numbered, "kind": "tagging"})
+    assert "has tags that are numbers, and no 'O': 0 (400), 1 (200)" in one(found, "numbered tags").found
+    assert sorts(report({"train": named, "kind": "tagging"})) == []
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [

@@ -49,6 +49,7 @@ class OneLabel:
     points = "vector"
     windows = Windows()
     blank_advice = ""
+    outside = ""
 
     def item(self, task: Task, row: dict[str, Any]) -> Item | None:
         texts = tuple(row[column] for column in task.text)

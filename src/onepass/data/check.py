@@ -224,6 +224,9 @@ def _check_labels(task: Task, train: SplitRows) -> Iterator[Finding]:
     if missing := {label: counts[label] for label in MISSING if label in counts}:
         found = f"has labels that look like missing values: {counted(missing, SHOWN)}"
         yield train.warning("missing values", found, "They are learned as labels: leave the cells of such rows blank.")
+    if (outside := train.kind.outside) and outside not in counts and all(map(str.isdecimal, counts)):
+        found = f"has tags that are numbers, and no {outside!r}: {counted(counts, SHOWN)}"
+        yield train.warning("numbered tags", found, "Each word is a span then: write the names the numbers stand for.")
     variants: dict[str, list[str]] = {}
     for label in dict.fromkeys([*task.labels, *counts]):
         variants.setdefault(_folded(label), []).append(label)

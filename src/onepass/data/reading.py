@@ -58,6 +58,10 @@ class Reader(Protocol):
         """What to tell who leaves the label's cell blank, if anything."""
 
     @property
+    def outside(self) -> str:
+        """The label of what is to have none, for kinds with such a one."""
+
+    @property
     def points(self) -> Points:
         """What the head reads of a row."""
 

@@ -114,6 +114,8 @@ class Kind:
     """Whether the text may be given as a list of words"""
     blank_advice: ClassVar[str] = ""
     """What to tell who leaves the label's cell blank, for kinds where that is easily meant otherwise than it is read"""
+    outside: ClassVar[str] = ""
+    """The label of what is to have none, for kinds with such a one"""
     rare_advice: ClassVar[str] = ""
     """What to tell whose rare labels are not learned, as a part of a sentence"""
     filler: ClassVar[float] = 0

@@ -147,6 +147,7 @@ class Tagging(Kind):
     """
 
     metrics = {"span_f1": span_f1, "precision": precision, "recall": recall, "word_accuracy": word_accuracy}
+    outside = OUTSIDE
     points = "words"
     reads_tokens = True
     ragged = True
