@@ -57,6 +57,11 @@ def test_a_set_is_fetched_once_with_labels_in_words(fetched):
     assert fetched == [("nyu-mll/glue", "sst2", "train")]
 
 
+def test_sets_of_similar_names_are_kept_apart(fetched):
+    files = {hub_file(source, "train") for source in ("hub:a/b/c", "hub:a/b_c", "hub:a_b/c", "hub:a/b")}
+    assert len(files) == len(fetched) == 4
+
+
 @pytest.mark.usefixtures("fetched")
 def test_lists_of_labels_are_in_words_and_columns_may_begin_late():
     *_, last = read_chunks(hub_file("hub:a/b#tagged", "train"))

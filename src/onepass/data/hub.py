@@ -27,7 +27,8 @@ def hub_file(source: str, split: str) -> Path:
     if not parts or len(parts) > 3:
         raise DataError(f"{source!r} names no set of the hub. Possible: hub:OWNER/NAME, hub:OWNER/NAME/CONFIG.")
     split = named or split
-    path = cache_folder("hub") / (re.sub(r"[^A-Za-z0-9._-]+", "_", "_".join([*parts, split])) + ".parquet")
+    # No name on the hub has two dashes, so no two sets have one file.
+    path = cache_folder("hub") / (re.sub(r"[^A-Za-z0-9._-]+", "_", "--".join([*parts, split])) + ".parquet")
     if not path.is_file():
         rows = _loaded("/".join(parts[:2]), parts[2] if len(parts) > 2 else None, split)
         _keep(path, _in_words(rows), _schema(rows), source)
