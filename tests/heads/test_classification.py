@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from onepass.heads.base import label_text
 from onepass.heads.classification import Classification
-from onepass.tasks import Task
+from onepass.tasks import Task, label_text
 
 TASK = Task(name="tone", text="text", label="tone", labels=("bad", "good", "so-so"))
 KIND = Classification()

@@ -31,5 +31,10 @@ def test_labels_that_are_numbers_become_text():
     assert Task(name="t", text=("a",), label="l", labels=[0, 1.5, "x"]).labels == ("0", "1.5", "x")
 
 
+def test_labels_are_spelled_as_the_cells_of_a_file_are_read():
+    assert Task(name="t", text=("a",), label="l", labels=[True, False]).labels == ("true", "false")
+    assert Task(name="t", text=("a",), label="l", labels=[1.0, 2.0, " no "]).labels == ("1", "2", "no")
+
+
 def test_what_training_finds_out_is_no_key_of_the_file():
     assert not {"name", "options", "fitted"} & set(TASK_KEYS)

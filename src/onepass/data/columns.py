@@ -11,6 +11,7 @@ from typing import Any
 
 from onepass.data.files import RowFaults, read_chunks
 from onepass.errors import DataError
+from onepass.tasks import label_text
 
 SAMPLE = 2000  # rows looked at, spread over the first READ rows: many files are sorted by label
 READ = 200_000
@@ -51,7 +52,7 @@ class Column:
 
     @cached_property
     def filled(self) -> list[str]:
-        return [spelled(cell) for cell in self.cells if cell is not None]
+        return [label_text(cell) for cell in self.cells if cell is not None]
 
     @cached_property
     def counts(self) -> Counter[str]:
@@ -139,15 +140,6 @@ class Column:
 
     def _mostly(self, pattern: re.Pattern[str]) -> bool:
         return 2 * sum(bool(pattern.fullmatch(cell)) for cell in self.filled) > len(self.filled)
-
-
-def spelled(cell: Any) -> str:
-    """A cell as text, as it will be read as a label: 1 and 1.0 are '1', True is 'true'."""
-    if isinstance(cell, bool):
-        return str(cell).lower()
-    if isinstance(cell, float) and cell.is_integer():
-        return str(int(cell))
-    return str(cell).strip()
 
 
 def sample_columns(path: Path) -> list[Column]:

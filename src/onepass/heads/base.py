@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from onepass.data.items import Item, Points, Reading, Windows
 from onepass.errors import ConfigError
 from onepass.prediction import Prediction
-from onepass.tasks import Task
+from onepass.tasks import Task, label_text
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,19 +52,6 @@ def texts_of(task: Task, row: Row) -> tuple[str, ...] | None:
         if type(value) in NO_TEXTS:
             raise ValueError(f"has {NO_TEXTS[type(value)]} in {column!r} where a text is needed.")
     return None if any(blank(value) for value in values) else tuple(str(value) for value in values)
-
-
-def label_text(value: Any) -> str:
-    """A cell as a label: 1, 1.0 and "1" are the same label, True is "true".
-
-    >>> [label_text(v) for v in (1, 1.0, " yes ", True)]
-    ['1', '1', 'yes', 'true']
-    """
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value).strip()
 
 
 def label_cell(value: Any) -> str:

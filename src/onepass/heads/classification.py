@@ -12,12 +12,12 @@ import numpy as np
 from onepass.data.items import Item, Reading
 from onepass.errors import first_of, unknown
 from onepass.heads import scaling
-from onepass.heads.base import Kind, Row, blank, label_cell, label_text, wrong_option
+from onepass.heads.base import Kind, Row, blank, label_cell, wrong_option
 from onepass.heads.grouped import GROUPED, over_groups
 from onepass.heads.metrics import accuracy, f1, macro_f1, matthews
 from onepass.heads.thresholds import Rule, check_thresholds, choose, chosen, limits, read_threshold, shown
 from onepass.prediction import Prediction
-from onepass.tasks import Task
+from onepass.tasks import Task, label_text
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from onepass.errors import ConfigError
-from onepass.heads.base import label_text, wrong_option
-from onepass.tasks import Task
+from onepass.heads.base import wrong_option
+from onepass.tasks import Task, label_text
 
 LEAST_GIVEN = 10  # a precision over fewer answers says nothing
 CAUTION = 1.0  # standard deviations by which a target is to be passed on validation, so that it holds elsewhere

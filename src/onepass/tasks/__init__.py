@@ -2,6 +2,16 @@
 
 from onepass.tasks.file import MethodChoice, TaskFile
 from onepass.tasks.reading import make_task, read_task_file
-from onepass.tasks.task import NAME, TASK_KEYS, Task, spelling
+from onepass.tasks.task import NAME, TASK_KEYS, Task, label_text, spelling
 
-__all__ = ["NAME", "TASK_KEYS", "MethodChoice", "Task", "TaskFile", "make_task", "read_task_file", "spelling"]
+__all__ = [
+    "NAME",
+    "TASK_KEYS",
+    "MethodChoice",
+    "Task",
+    "TaskFile",
+    "label_text",
+    "make_task",
+    "read_task_file",
+    "spelling",
+]

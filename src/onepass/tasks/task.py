@@ -54,7 +54,7 @@ class Task(BaseModel):
     @classmethod
     def _as_texts(cls, labels: Any) -> Any:
         if isinstance(labels, (list, tuple)):
-            return tuple(str(label) if isinstance(label, (int, float)) else label for label in labels)
+            return tuple(label_text(label) if isinstance(label, (str, int, float)) else label for label in labels)
         return labels
 
     @field_validator("text", "labels")
@@ -85,6 +85,19 @@ class Task(BaseModel):
 
 
 TASK_KEYS = tuple(key for key in Task.model_fields if key not in ("name", "options", "fitted"))
+
+
+def label_text(value: Any) -> str:
+    """A cell as a label: 1, 1.0 and "1" are the same label, True is "true".
+
+    >>> [label_text(v) for v in (1, 1.0, " yes ", True)]
+    ['1', '1', 'yes', 'true']
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value).strip()
 
 
 def spelling(name: str) -> str:
