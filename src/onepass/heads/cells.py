@@ -7,9 +7,11 @@ import json
 import re
 from typing import Any
 
-_ITEM = r"""(?:'(?:[^'\\]|\\['"\\nrtxuU])*'|"(?:[^"\\]|\\['"\\nrtxuU])*"|[-+\w.]+)\s*"""
+_ITEM = r"""(?:'(?:[^'\\]|\\['"\\nrtxuU])*+'|"(?:[^"\\]|\\['"\\nrtxuU])*+"|[-+\w.]++)\s*+"""
+_PYTHON_ITEM = re.compile(_ITEM)
+_CONSTANTS = {"None": None, "True": True, "False": False}
 # ['a', 'b'] as pandas writes a list to a csv file; ['a' 'b'] of a numpy array would be read as one part, 'ab'.
-_PYTHON_LIST = re.compile(rf"\[\s*(?:{_ITEM}(?:,\s*{_ITEM})*)?\]")
+_PYTHON_LIST = re.compile(rf"\[\s*(?:{_ITEM}(?:,\s*{_ITEM})*+)?\]")
 
 
 def listed_cell(cell: Any) -> list[Any]:
@@ -39,10 +41,19 @@ def written_list(cell: str) -> list[Any] | None:
         return list(json.loads(text))
     except (ValueError, RecursionError):
         pass
+    if not _PYTHON_LIST.fullmatch(text):
+        return None
     try:
-        return list(ast.literal_eval(text)) if _PYTHON_LIST.fullmatch(text) else None
+        return [_python_value(match.group().rstrip()) for match in _PYTHON_ITEM.finditer(text)]
     except (ValueError, SyntaxError):
         return None
+
+
+def _python_value(item: str) -> Any:
+    if item[0] not in "'\"":
+        return _CONSTANTS[item] if item in _CONSTANTS else json.loads(item)
+    # One text at a time: of a whole list, which anyone may send, Python would make a tree of a hundred times its size.
+    return ast.literal_eval(item) if "\\" in item else item[1:-1]
 
 
 def shown(value: Any) -> str:
