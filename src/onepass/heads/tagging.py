@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 OUTSIDE = "O"
 ADVICE = 'Write them as a JSON list, ["O", "B-place"], or with spaces between them.'
 _WORD = re.compile(r"\w+(?:['\u2019\-]\w+)*|[^\w\s]")
+_SIGN = re.compile(r"[^\w\s\x00-\x7f]")
 _JOINERS = "\u200c\u200d"  # inside of Persian and Indian words
 _PREFIX = re.compile(r"([BIELSU])-(.+)", re.DOTALL)
 
@@ -89,9 +90,11 @@ def words_of(cell: Any, count: int | None = None) -> tuple[str, list[tuple[int, 
 
 def _with_plain_marks(text: str) -> str:
     """The text with a letter for each accent, vowel sign or joiner, which `re` counts to no word."""
-    if text.isascii():
-        return text
-    return "".join("x" if c in _JOINERS or unicodedata.category(c).startswith("M") else c for c in text)
+    return _SIGN.sub(lambda found: "x" if _joins(found.group()) else found.group(), text)
+
+
+def _joins(sign: str) -> bool:
+    return sign in _JOINERS or unicodedata.category(sign).startswith("M")
 
 
 def tag_names(task: Task) -> tuple[str, ...]:
