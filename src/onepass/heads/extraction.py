@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from onepass.data.examples import Ragged
 from onepass.data.items import Reading
@@ -139,12 +140,13 @@ class Extraction(Kind):
             own = np.flatnonzero((reading.windows == window) & ~nowhere)
             if not len(own):
                 continue
-            both = np.triu(p[own, 0][:, None] * p[own, 1][None])  # (n, n), from a first token to a last one
-            both -= np.triu(both, self.max_answer)
-            first, last = divmod(int(both.argmax()), len(own))
-            if both[first, last] > best:
-                best = float(both[first, last])
-                found = int(reading.spans[own[first], 0]), int(reading.spans[own[last], 1])
+            reach = min(self.max_answer, len(own))
+            ends = sliding_window_view(np.pad(p[own, 1], (0, reach - 1)), reach)  # (n, reach) from each token on
+            both = p[own, 0][:, None] * ends
+            first, further = divmod(int(both.argmax()), reach)
+            if both[first, further] > best:
+                best = float(both[first, further])
+                found = int(reading.spans[own[first], 0]), int(reading.spans[own[first + further], 1])
         return (None, none) if found is None or none > best else (found, best)
 
     def cells(self, task: Task) -> dict[str, Any]:
