@@ -10,6 +10,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+from onepass import hub
 from onepass.encoder import loading
 from onepass.encoder.batch import Batch
 from onepass.encoder.config import EncoderConfig
@@ -214,6 +215,18 @@ def test_a_hub_name_without_a_network_is_an_error(name: str, monkeypatch: pytest
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(EncoderError, match=r"no folder .* here.*Hugging Face.*'embedded'"):
         load_encoder(name)
+
+
+@pytest.mark.parametrize("gone", [("model.safetensors",), ("tokenizer.json",), ("model.safetensors", "tokenizer.json")])
+def test_a_hub_name_without_files_that_are_read_says_how_to_write_them(
+    gone: tuple[str, ...], folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for name in gone:
+        (folder / name).unlink()
+    monkeypatch.setattr(hub, "fetched", lambda *_: folder)
+    wanted = rf"has no {' and no '.join(gone)} of 'someone/model'.*from_pretrained\(name\).*give it as the encoder"
+    with pytest.raises(EncoderError, match=wanted):
+        load_encoder("someone/model")
 
 
 CONFIG = EncoderConfig(family="bert", vocab_size=64, width=32, depth=2, heads=4, ffn_width=48, max_positions=100)

@@ -182,12 +182,22 @@ def _embedded() -> Path:
 def _download(name: str) -> Path:
     """The folder of a hub name in the hub's cache, with what could run code left out."""
     try:
-        return hub.fetched(name, ["config.json", "tokenizer.json", WEIGHTS, INDEX, "model-*-of-*.safetensors"])
+        folder = hub.fetched(name, ["config.json", "tokenizer.json", WEIGHTS, INDEX, "model-*-of-*.safetensors"])
     except Exception as error:
         raise EncoderError(
             f"There is no folder {name!r} here, and no encoder of this name could be fetched from the Hugging Face "
             f"hub: {hub.reason_of(error)}. Without a network, use encoder 'embedded' or give a folder."
         ) from error
+    weights = INDEX if (folder / INDEX).is_file() else WEIGHTS
+    if missing := [file for file in ("config.json", weights, "tokenizer.json") if not (folder / file).is_file()]:
+        # What is there in place of these is not fetched, so a look at the folder would tell nothing.
+        raise EncoderError(
+            f"The Hugging Face hub has no {' and no '.join(missing)} of {name!r}. Pickled weights are not read, "
+            "because a pickle can run any code, nor are older forms of tokenizers. Write a folder of your own with "
+            "transformers' AutoModel.from_pretrained(name).save_pretrained(folder) and "
+            "AutoTokenizer.from_pretrained(name).save_pretrained(folder), and give it as the encoder."
+        )
+    return folder
 
 
 def _read_weights(folder: Path) -> dict[str, Tensor]:
