@@ -8,7 +8,10 @@ import torch
 
 from onepass.data.examples import Examples
 from onepass.encoder.batch import Batch, Layout
+from onepass.encoder.config import EncoderConfig
+from onepass.encoder.loading import random_encoder
 from onepass.errors import ConfigError
+from onepass.methods import make_method
 from onepass.model import Model
 
 MakeModel = Callable[..., Model]
@@ -121,6 +124,18 @@ def test_too_many_prompts_for_the_positions_are_refused(make_model: MakeModel) -
     (fault,) = method.limits(num_tasks=1, max_length=33)
     assert "32 prompts" in fault and "64 positions" in fault and "method.positions=none" in fault
     assert make_model("ptuning", prompt_length=32, positions="none").method.limits(1, 33) == []
+
+
+@pytest.mark.parametrize("name", ["ptuning", "mtop"])
+def test_an_encoder_that_rotates_has_no_room_for_prompts_without_positions_either(name: str) -> None:
+    config = EncoderConfig(
+        "modernbert", vocab_size=8, width=8, depth=1, heads=1, ffn_width=8, max_positions=16, position_table=False,
+        global_theta=100.0,
+    )  # fmt: skip
+    method = make_method(name, random_encoder(config), {"positions": "none"})
+    assert method.limits(num_tasks=1, max_length=14) == []
+    (fault,) = method.limits(num_tasks=1, max_length=15)
+    assert "2 prompts" in fault and "16 positions" in fault and "method.positions=none" not in fault
 
 
 def test_reading_prompts_that_are_not_there_is_refused(make_model: MakeModel) -> None:

@@ -4,7 +4,7 @@ All Birds with One Stone: Multi-task Text Classification for Efficient Inference
 arXiv:2205.10744 (equations 1 to 3). No code was released; where the paper is silent:
 - Prompts are word embeddings put before [CLS]; `positions: shifted` (default) counts positions over prompts and
   text, as the TensorFlow Model Garden's encoder does with dense inputs; `positions: none` gives prompts no position
-  and leaves the text's as they were.
+  and leaves the text's as they were. Layers that know places themselves (ModernBERT, MPNet) count prompts all the same.
 - The frozen single-task stage behind ST initialisation trains all tasks' prompts side by side in mixed batches: with
   a frozen encoder nothing is shared, so that is the same as one run per task.
   Its learning rate is `single_rate`: with a fixed encoder the joint training's 1e-5 would move nothing.
@@ -36,7 +36,7 @@ from onepass.methods.base import (
     shared_tokens,
     starts_of,
 )
-from onepass.methods.prompts import random_prompts, read_prompted, token_prompts
+from onepass.methods.prompts import no_room, random_prompts, read_prompted, token_prompts
 
 if TYPE_CHECKING:
     from onepass.data.examples import Examples
@@ -117,13 +117,9 @@ class MTOP(Method):
 
     def limits(self, num_tasks: int, max_length: int) -> list[str]:
         extra = num_tasks * self.prompt_length + (0 if self.shared is None else len(self.shared))
-        most = self.encoder.config.capacity
-        if not self.shifted or extra + max_length <= most:
-            return []
-        return [
-            f"method 'mtop': {num_tasks} tasks put {extra} prompts before texts of up to {max_length} tokens, but this "
-            f"encoder has {most} positions. Use method.positions=none, a smaller train.max_length, or 'readers'."
-        ]
+        advice = "a smaller train.max_length, or 'readers'"
+        fault = no_room(self.encoder, extra, max_length, shifted=self.shifted, advice=advice)
+        return [f"method 'mtop': {num_tasks} tasks put {extra} prompts {fault}"] if fault else []
 
     def forward(self, batch: Batch, asked: Tensor) -> States:
         # All prompts are read, then we select: dropping those not asked for would change the answers.

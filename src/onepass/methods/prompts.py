@@ -42,6 +42,18 @@ def draw_common_tokens(ids: np.ndarray, special: Sequence[int], count: int) -> n
     return np.resize(common[chosen], count)
 
 
+def no_room(encoder: Encoder, count: int, max_length: int, *, shifted: bool, advice: str) -> str:
+    """What to say of so many prompts before a text so long that an encoder has no positions for; empty: it has.
+
+    One that rotates counts positions in its layers, where prompts stand before the text even if not `shifted`.
+    """
+    most, rotates = encoder.config.capacity, not encoder.config.position_table
+    if count + max_length <= most or not (shifted or rotates):
+        return ""
+    first = "" if rotates else "method.positions=none, "
+    return f"before texts of up to {max_length} tokens, but this encoder has {most} positions. Use {first}{advice}."
+
+
 def read_prompted(
     encoder: Encoder,
     prompts: Tensor,
@@ -57,6 +69,8 @@ def read_prompted(
 
     `shifted`: positions are counted over prompts and text. Otherwise prompts have neither a position nor a type, and
     the text's positions are as without them. `places` gives other positions: the prompts' (B, Q), and the text's first.
+    These are the positions of embeddings: what layers know of places themselves (rotation, windows, relative biases)
+    is of prompts and text as they stand.
     """
     count, device = prompts.shape[1], batch.ids.device
     layout = Layout([count + length for length in batch.layout.lengths], device=device)

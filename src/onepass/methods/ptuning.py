@@ -24,7 +24,7 @@ from onepass.errors import ConfigError
 from onepass.methods.asked import Asked
 from onepass.methods.base import Method, Pooler, Stage, States, TokenStates, pool_by_task, starts_of
 from onepass.methods.folding import once_per_ask
-from onepass.methods.prompts import random_prompts, read_prompted, token_prompts
+from onepass.methods.prompts import no_room, random_prompts, read_prompted, token_prompts
 
 if TYPE_CHECKING:
     from onepass.data.examples import Examples
@@ -91,14 +91,9 @@ class PTuning(Method):
         return (self.own(task).prompts for task in range(len(self.tasks)))
 
     def limits(self, num_tasks: int, max_length: int) -> list[str]:
-        most = self.encoder.config.capacity
-        if not self.shifted or self.prompt_length + max_length <= most:
-            return []
-        return [
-            f"method 'ptuning': {self.prompt_length} prompts stand before texts of up to {max_length} tokens, but this "
-            f"encoder has {most} positions. Use method.positions=none, fewer prompts (method.prompt_length) or a "
-            "smaller train.max_length."
-        ]
+        advice = "fewer prompts (method.prompt_length) or a smaller train.max_length"
+        fault = no_room(self.encoder, self.prompt_length, max_length, shifted=self.shifted, advice=advice)
+        return [f"method 'ptuning': {self.prompt_length} prompts stand {fault}"] if fault else []
 
     def forward(self, batch: Batch, asked: Tensor) -> States:
         asks = Asked(asked, batch.ids.device)
