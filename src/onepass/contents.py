@@ -139,6 +139,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 def read_tasks(folder: Path) -> list[dict[str, Any]]:
     """The task.json of every task, in order, without loading weights."""
+    read_config(folder)  # says so if this is no model folder
     names = [file.split("/")[1] for file in listed_files(folder) if _is_task(file)]
     return sorted((read_json(folder / "tasks" / name / "task.json") for name in names), key=lambda task: task["order"])
 

@@ -264,11 +264,18 @@ def test_a_teacher_of_other_tasks_is_refused(make_trainer: MakeTrainer, news: Pa
         asked_of(trainer, news, teacher)
 
 
-def test_faults_are_found_before_anything_is_read(news: Path, tmp_path: Path):
-    overrides = [f"train.distill.teachers={tmp_path}/nothing", "train.distill.weight=2", "train.distill.temprature=2"]
+def test_faults_are_found_before_anything_is_read(news: Path, encoder: Path, tmp_path: Path):
+    teachers = f"[{tmp_path}/nothing, {tmp_path}, {encoder}]"
+    overrides = [f"train.distill.teachers={teachers}", "train.distill.weight=2", "train.distill.temprature=2"]
     with pytest.raises(ConfigError) as error:
         run.train(news, overrides=overrides, progress=False)
-    for part in ("nothing is no model folder", "train.distill.weight is 2", "Did you mean 'temperature'"):
+    for part in (
+        f"train.distill.teachers: There is no model folder {tmp_path}/nothing",
+        f"train.distill.teachers: {tmp_path} is no model folder",
+        f"train.distill.teachers: {encoder / 'config.json'} does not name a format",
+        "train.distill.weight is 2",
+        "Did you mean 'temperature'",
+    ):
         assert part in str(error.value)
     file = onepass.read_task_file(news, ["train.distill.weight=0.5"])
     assert check_train(file) == ["train.distill has no teachers. Give it, as in {teachers: ...}."]

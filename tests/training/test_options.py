@@ -154,6 +154,7 @@ def test_a_baseline_is_read_before_the_training(tmp_path: Path):
         (fault,) = faults(str(scores))
         assert fault.startswith("train.select.baseline: ") and part in fault
     assert "cannot be read" in faults(str(tmp_path / "nothing.json"))[0]
+    assert faults(str(tmp_path))[0].startswith(f"train.select.baseline: {tmp_path} is no model folder")
     assert faults_of(select={"floor": -1}) == [
         "train.select.floor is -1; possible: a number from 0.",
         "train.select has no baseline. Give it, as in {baseline: ...}.",

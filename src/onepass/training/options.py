@@ -5,8 +5,9 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
+from onepass.contents import read_tasks
 from onepass.data.samplers import SAMPLERS, Sampler, make_sampler
-from onepass.errors import ConfigError, unknown
+from onepass.errors import ConfigError, OnepassError, unknown
 from onepass.methods import METHODS
 from onepass.tasks import TaskFile
 from onepass.training.baseline import read_baseline
@@ -222,7 +223,7 @@ def check_train(file: TaskFile) -> list[str]:
     if isinstance(select := values.get("select"), dict) and isinstance(select.get("baseline"), str):
         try:
             read_baseline(select["baseline"], list(file.tasks))
-        except ConfigError as error:
+        except OnepassError as error:
             faults.append(f"train.select.baseline: {error}")
     for own in ("teachers", "task_teachers", "teacher_encoder"):
         if values.get("distill") and values.get(own):
@@ -232,12 +233,12 @@ def check_train(file: TaskFile) -> list[str]:
     if values.get("teacher_encoder") and values.get("teachers") == 0 and not values.get("task_teachers"):
         preset = f" (of preset {values['preset']!r})" if "teachers" not in file.train else ""
         faults.append(f"train.teacher_encoder: with train.teachers=0{preset} there are none. Give teachers=1 or more.")
-    if isinstance(distill := values.get("distill"), dict):
-        faults += [
-            f"train.distill.teachers: {folder} is no model folder. Train one with: onepass train tasks.yaml -o {folder}"
-            for folder in teachers_of(distill.get("teachers", []))
-            if not (Path(folder) / "config.json").is_file()
-        ]
+    distill = values.get("distill")
+    for folder in teachers_of(distill.get("teachers", [])) if isinstance(distill, dict) else ():
+        try:
+            read_tasks(Path(folder))
+        except OnepassError as error:
+            faults.append(f"train.distill.teachers: {error}")
     return faults
 
 
