@@ -14,7 +14,7 @@ from onepass.errors import ConfigError
 from onepass.methods.prefix import TaskPrefixes
 from onepass.training.loop import Trainer
 from onepass.training.objective import Objective
-from onepass.training.sets import fingerprint
+from onepass.training.sets import TaskSet, fingerprint
 from onepass.training.sources import add_source, learn_heads, learn_source, remove_source, update_source
 
 MakeTrainer = Callable[..., Trainer]
@@ -109,6 +109,33 @@ def test_sources_are_updated_added_and_removed_one_by_one(make_trainer: MakeTrai
     assert set(model.predict("late goal", ["tone"])) == {"tone"}  # the task stays
     with pytest.raises(ConfigError, match=r"Unknown source 'tone'.* Known: again, same, topic"):
         remove_source(model, sets, "tone", options)
+
+
+def test_numbers_of_an_updated_source_are_those_of_its_rows_now(make_trainer: MakeTrainer) -> None:
+    trainer = trained(make_trainer)
+    model, sets = trainer.model, list(trainer.sets)
+    item = sets[TONE]
+    train, validation = (replace(rows, targets=rows.targets + 1000) for rows in (item.train, item.validation))
+    task = item.task.model_copy(update={"fitted": model.kinds[TONE].fit(item.task, train.targets)})
+    sets[TONE] = TaskSet(task, train, validation)
+    update_source(model, sets, "tone", trainer.options)
+    assert model.predict("late goal", ["tone"])["tone"].label == pytest.approx(1000, abs=5)
+
+
+def test_rows_with_other_labels_or_of_other_tasks_are_refused_before_anything_moves(make_trainer: MakeTrainer) -> None:
+    trainer = trained(make_trainer)
+    sets, before = list(trainer.sets), prefixes(trainer)
+    fewer = replace(sets[TOPIC], task=sets[TOPIC].task.model_copy(update={"labels": ("sport",)}))
+    for change in (
+        lambda rows: update_source(trainer.model, rows, "tone", trainer.options),
+        lambda rows: remove_source(trainer.model, rows, "tone", trainer.options),
+        lambda rows: add_source(trainer.model, rows, fewer, trainer.options),
+    ):
+        with pytest.raises(ConfigError, match=r"Task 'topic' has the labels sport in its rows, but politics, sport in"):
+            change([fewer, *sets[1:]])
+        with pytest.raises(ConfigError, match=r"rows are of the tasks same, tone, topic\. .* order: topic, tone, same"):
+            change(sets[::-1])
+    assert all(same(before, prefixes(trainer))) and len(trainer.model.tasks) == 3
 
 
 def test_heads_that_learned_anew_are_settled_anew(make_trainer: MakeTrainer) -> None:

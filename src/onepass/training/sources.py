@@ -43,7 +43,7 @@ def learn_source(model: Model, sets: Sequence[TaskSet], name: str, options: Trai
     set_seed(options.seed)
     (number,) = model.numbers([name])
     method = prefixes_of(model)
-    _unsettle(model, number)
+    _fit_anew(model, number, sets)
     trainer = Trainer(model, sets, options, progress=False)
     model.to(trainer.accelerator.device)
     trainer.run_stage(method.source_stage(number))
@@ -55,7 +55,7 @@ def learn_heads(model: Model, sets: Sequence[TaskSet], options: TrainOptions) ->
     set_seed(options.seed)
     method = prefixes_of(model)
     for number in range(len(model.tasks)):
-        _unsettle(model, number)
+        _fit_anew(model, number, sets)
         method.own(number).attention.load_state_dict(method.new_task().attention.state_dict())
         model.heads[number].reset_parameters()  # type: ignore[operator]
     trainer = Trainer(model, sets, options, progress=False)
@@ -65,16 +65,35 @@ def learn_heads(model: Model, sets: Sequence[TaskSet], options: TrainOptions) ->
     model.to("cpu").eval()
 
 
-def _unsettle(model: Model, number: int) -> None:
-    """Forget a task's temperatures and thresholds, which were another head's: checkpoints are compared without any."""
-    task = model.tasks[number]
-    fitted = {key: value for key, value in task.fitted.items() if key not in ("calibration", "thresholds")}
-    model.tasks[number] = task.model_copy(update={"fitted": fitted})
+def check_rows(model: Model, sets: Sequence[TaskSet]) -> None:
+    """Refuse rows of other tasks than the model's, or with other labels: numbers would stand for the wrong ones."""
+    if (found := [item.task.name for item in sets]) != model.names:
+        raise ConfigError(
+            f"The rows are of the tasks {', '.join(found)}. Needed are those of the model's tasks, in their order: "
+            f"{', '.join(model.names)}."
+        )
+    if faults := [
+        f"Task {known.name!r} has the labels {', '.join(item.task.labels)} in its rows, but {', '.join(known.labels)} "
+        "in the model. Where rows of some are missing, name the model's as `labels` in the task file; to learn others, "
+        "train anew."
+        for known, item in zip(model.tasks, sets, strict=True)
+        if known.labels != item.task.labels
+    ]:
+        raise ConfigError(listed(faults))
+
+
+def _fit_anew(model: Model, number: int, sets: Sequence[TaskSet]) -> None:
+    """Let a task know of its rows what they are now: the mean and spread of numbers, for example.
+
+    Its temperatures and thresholds, which were another head's, are forgotten: checkpoints are compared without any.
+    """
+    model.tasks[number] = model.tasks[number].model_copy(update={"fitted": sets[number].task.fitted})
 
 
 def add_source(model: Model, sets: Sequence[TaskSet], item: TaskSet, options: TrainOptions) -> None:
     """Give the model one more task as a source, and let all heads learn what it brings."""
     prefixes_of(model)
+    check_rows(model, sets)
     set_seed(options.seed)
     model.add(item.task, item.train)
     learn_source(model, [*sets, item], item.task.name, options)
@@ -84,6 +103,7 @@ def add_source(model: Model, sets: Sequence[TaskSet], item: TaskSet, options: Tr
 def update_source(model: Model, sets: Sequence[TaskSet], name: str, options: TrainOptions) -> None:
     """Learn a source's prefix anew, on the rows that `sets` has of it now, and then all heads."""
     source_numbers(model, [name])
+    check_rows(model, sets)
     learn_source(model, sets, name, options)
     learn_heads(model, sets, options)
 
@@ -91,6 +111,7 @@ def update_source(model: Model, sets: Sequence[TaskSet], name: str, options: Tra
 def remove_source(model: Model, sets: Sequence[TaskSet], name: str, options: TrainOptions) -> None:
     """Take a source's prefix out of the representation; its task stays as a target. All heads learn anew."""
     (number,) = source_numbers(model, [name])
+    check_rows(model, sets)
     method = prefixes_of(model)
     method.use([task for task in method.sources if task != number])
     learn_heads(model, sets, options)
