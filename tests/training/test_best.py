@@ -1,5 +1,6 @@
 """Which checkpoint is kept."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +8,9 @@ import pytest
 import torch
 from torch import nn
 
+from onepass.errors import ConfigError
 from onepass.tasks import Task
-from onepass.training.baseline import baseline_of
+from onepass.training.baseline import baseline_of, read_baseline
 from onepass.training.best import CRITERIA, Best
 from onepass.training.options import SelectOptions
 
@@ -94,7 +96,7 @@ def test_without_an_evaluation_nothing_is_restored():
 def floored(tmp_path: Path, floor: float) -> Best:
     (tmp_path / "alone.json").write_text('{"topic": 62, "tone": 66}')
     select = SelectOptions(baseline=str(tmp_path / "alone.json"), floor=floor)
-    return Best(select, TASKS, baseline_of(select, [task.name for task in TASKS]))
+    return Best(select, TASKS, baseline_of(select, TASKS))
 
 
 @pytest.mark.parametrize(
@@ -117,3 +119,18 @@ def test_under_a_floor_a_score_that_is_no_number_is_never_the_best(tmp_path: Pat
     assert not best.offer(scores(float("nan"), 99.0), model, 1)
     assert not best.offer(scores(99.0, float("nan")), model, 1)
     assert best.offer(scores(10.0, 10.0), model, 2)
+
+
+@pytest.mark.parametrize(("metric", "expected"), [(None, 50.0), ("accuracy", 50.0), ("macro_f1", 40.0)])
+def test_a_baseline_is_compared_in_the_metric_that_counts_here(metric: str | None, expected: float, tmp_path: Path):
+    path, task = tmp_path / "evaluated.json", Task(name="a", text="text", label="label", metric=metric)
+    found = {"metric": "accuracy", "score": 50.0, "accuracy": 50.0, "macro_f1": 40.0}
+    path.write_text(json.dumps({"average": 50.0, "tasks": {"a": found}}))
+    assert read_baseline(str(path), [task]) == {"a": expected}
+
+
+def test_a_baseline_in_another_metric_alone_is_refused(tmp_path: Path):
+    path, task = tmp_path / "scores.json", Task(name="a", text="text", label="label", metric="macro_f1")
+    path.write_text('{"a": {"metric": "accuracy", "score": 50.0}}')
+    with pytest.raises(ConfigError, match=r"the score of a is its accuracy\. Needed: its macro_f1"):
+        read_baseline(str(path), [task])

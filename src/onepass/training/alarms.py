@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onepass.model import Model
-from onepass.training.baseline import compared_score
+from onepass.training.baseline import compared_scores
 from onepass.training.options import Criterion, SelectOptions
 from onepass.training.sets import TaskSet
 
@@ -38,7 +38,7 @@ def under_floor(model: Model, floor: float, baseline: Mapping[str, float]) -> li
     """Tasks whose score in the kept checkpoint is further under their baseline than the options allow."""
     alarms = []
     for name, record in zip(model.names, model.records, strict=True):
-        score = compared_score(record)
+        score = compared_scores(record).get("score")
         if score is None or baseline[name] - score <= floor:
             continue
         message = (

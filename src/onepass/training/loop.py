@@ -66,7 +66,7 @@ class Trainer:
         self.given = options
         self.model, self.sets, self.progress = model, sets, progress
         self.checkpoints, self.teaching = checkpoints, teaching
-        self.baseline = baseline_of(options.select, model.names) if baseline is None else baseline
+        self.baseline = baseline_of(options.select, model.tasks) if baseline is None else baseline
         """What tasks reach in models of their own; read once, since its file may be gone when the training ends"""
         self.accelerator = make_accelerator(options, model.method.encoder.config.width)
         self.options = self.options_for(sum(len(item.train) for item in sets))

@@ -222,7 +222,7 @@ def check_train(file: TaskFile) -> list[str]:
         faults.append(f"train.finetune: method {file.method.name!r} trains no model of all tasks to start from.")
     if isinstance(select := values.get("select"), dict) and isinstance(select.get("baseline"), str):
         try:
-            read_baseline(select["baseline"], list(file.tasks))
+            read_baseline(select["baseline"], list(file.tasks.values()))
         except OnepassError as error:
             faults.append(f"train.select.baseline: {error}")
     for own in ("teachers", "task_teachers", "teacher_encoder"):
