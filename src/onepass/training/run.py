@@ -26,8 +26,8 @@ from onepass.training.distillation import teach
 from onepass.training.finetuning import copies_of, joint_record, second_stage
 from onepass.training.kept import KeptModel, check_same, forget, kept_folder
 from onepass.training.loop import Trainer
-from onepass.training.options import check_train, train_options
-from onepass.training.sets import read_sets
+from onepass.training.options import TrainOptions, check_train, train_options
+from onepass.training.sets import TaskSet, read_sets
 from onepass.training.soup import soup_folders, train_soup
 from onepass.training.teachers import (
     forget_teachers,
@@ -57,50 +57,33 @@ def train(
     All faults of the task file and of the data are raised at once, before anything is trained or written.
     A long training leaves checkpoints beside its output; `resume` goes on from the last one, if there is one.
     """
-    if not isinstance(file, TaskFile):
-        file = read_task_file(file, overrides, checks=CHECKS)
-    elif overrides:
-        raise ConfigError("overrides go with the path of a task file; this one is read. Give them to read_task_file.")
-    elif faults := [fault for check in CHECKS for fault in check(file)]:
-        raise ConfigError(listed(faults))
+    file = checked(file, overrides)
     if output is not None:
-        check_output(Path(output), overwrite=overwrite)
+        output = Path(output)
+        check_output(output, overwrite=overwrite)
     options = with_learners(train_options(file.train), file.tasks.values())
-    set_seed(options.seed)
-    encoder, tokenizer = load_encoder(file.encoder, max_length=options.max_length)
-    choice = settle_method(file.method, len(file.tasks))
-    method = make_method(choice.name, encoder, choice.options)
-    if faults := method.limits(len(file.tasks), options.max_length):
-        raise ConfigError(listed(faults))
-    sets = read_sets(file, tokenizer)
-    model = Model(method, tokenizer, choice, file.encoder, dropout=options.dropout)
-    for item in sets:
-        model.add(item.task, item.train)
+    model, sets = untrained(file, options)
     key = training_key(file, sets, options)
     checkpoints = None
     if output is not None:
-        output = Path(output)
         models = max(options.soup, 1 if options.finetune is None else len(sets))
         check_output(output, overwrite=overwrite, needed=size_of(model) * models, passing=left_beside(output))
         checkpoints = Checkpoints(output, key, options.checkpoint_every_s)
     again = partial(train, resume=resume, progress=progress)
-    count = teachers_wanted(options, method.teachers, len(sets), device_of(options))
-    tell_of_teachers(options, method.teachers, len(sets), device_of(options))
+    wants = options, model.method.teachers, len(sets), device_of(options)
+    count = teachers_wanted(*wants)
+    tell_of_teachers(*wants)
     with ExitStack() as stack:
         if output is not None:
             stack.enter_context(alone(output))
-            for left in left_beside(output) if resume else ():
-                check_same(left, key)  # before a part is trained that the next one could not go on from
-            if not resume:
-                forget_teachers(output)
-                for stale in parts_beside(output):
-                    forget(stale)
-                # A late process must not remove what another has begun.
-                make_accelerator(options, encoder.config.width).wait_for_everyone()
+            make_way(output, key, resume)
+            # A late process must not remove what another has begun.
+            make_accelerator(options, model.method.encoder.config.width).wait_for_everyone()
         own = stack.enter_context(own_teachers(again, file, key, options, count, output))
         distill = own or options.distill
         begun = time.perf_counter()
-        teaching = teach(file, sets, tokenizer, distill, device_of(options), keep=own is None) if distill else None
+        keep = own is None
+        teaching = teach(file, sets, model.tokenizer, distill, device_of(options), keep=keep) if distill else None
         asked_s = time.perf_counter() - begun
         set_seed(options.seed)  # whatever teachers drew before
         joint = KeptModel(output, JOINT, key) if output is not None and options.finetune is not None else None
@@ -113,13 +96,50 @@ def train(
             trainer.run(resume)
         if options.finetune is not None:
             trainer = fine_tune(trainer, output, key, resume, joint)
-        if output is not None and checkpoints is not None:
+        if output is not None:
             if trainer.accelerator.is_main_process:
                 save_result(trainer.model, output, overwrite)
-                for left in (checkpoints.folder, *parts_beside(output)):
+                for left in (checkpoint_folder(output), *parts_beside(output)):
                     forget(left)
             trainer.accelerator.wait_for_everyone()
     return trainer.model
+
+
+def checked(file: str | Path | TaskFile, overrides: Sequence[str]) -> TaskFile:
+    """A task file that can be trained on; all its faults are raised at once."""
+    if not isinstance(file, TaskFile):
+        return read_task_file(file, overrides, checks=CHECKS)
+    if overrides:
+        raise ConfigError("overrides go with the path of a task file; this one is read. Give them to read_task_file.")
+    if faults := [fault for check in CHECKS for fault in check(file)]:
+        raise ConfigError(listed(faults))
+    return file
+
+
+def untrained(file: TaskFile, options: TrainOptions) -> tuple[Model, list[TaskSet]]:
+    """The model of a task file before its training, and the rows of its tasks."""
+    set_seed(options.seed)
+    encoder, tokenizer = load_encoder(file.encoder, max_length=options.max_length)
+    choice = settle_method(file.method, len(file.tasks))
+    method = make_method(choice.name, encoder, choice.options)
+    if faults := method.limits(len(file.tasks), options.max_length):
+        raise ConfigError(listed(faults))
+    sets = read_sets(file, tokenizer)
+    model = Model(method, tokenizer, choice, file.encoder, dropout=options.dropout)
+    for item in sets:
+        model.add(item.task, item.train)
+    return model, sets
+
+
+def make_way(output: Path, key: str, resume: bool) -> None:
+    """Check what another training to this output has left, if it is to go on from there; else remove it."""
+    if resume:
+        for left in left_beside(output):
+            check_same(left, key)  # before a part is trained that the next one could not go on from
+        return
+    forget_teachers(output)
+    for stale in parts_beside(output):
+        forget(stale)
 
 
 def save_result(model: Model, output: Path, overwrite: bool) -> None:
