@@ -95,6 +95,19 @@ def test_a_depth_is_told_against_an_encoder_in_the_hubs_cache(
     assert check_method(TaskFile(path=Path(), tasks={}, method=method, encoder="no hub/name/at all")) == []
 
 
+@pytest.mark.parametrize(
+    ("more", "expected"), [({}, 1), ({"teachers": 2}, 1), ({"teachers": 0, "task_teachers": 1}, 0)]
+)
+def test_a_method_is_told_against_the_encoder_of_its_teachers_too(
+    more: dict[str, int], expected: int, encoder: Path
+) -> None:
+    method, train = MethodChoice(options={"depth": 3, "rank": 0}), {"teacher_encoder": str(encoder), **more}
+    own, *others = check_method(TaskFile(path=Path(), tasks={}, method=method, train=train))
+    assert "rank is 0" in own and len(others) == expected  # what is wrong around both is told once
+    for fault in others:
+        assert fault.startswith("train.teacher_encoder: method 'readers': depth is 3; possible: from 1 to 2")
+
+
 def test_every_methods_own_values_have_no_fault() -> None:
     for name in METHODS:
         assert value_faults(MethodChoice(name=name), 8) == []

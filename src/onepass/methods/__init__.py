@@ -145,8 +145,12 @@ def check_method(file: TaskFile) -> list[str]:
     """Faults in a task file's method."""
     name = file.method.name
     known, longest = known_config(file.encoder), file.train.get("max_length", 128)
-    longest = longest if known and type(longest) is int else 0
-    faults = method_faults(file.method, len(file.tasks), known or LARGEST, longest)
+    longest = longest if type(longest) is int else 0
+    faults = method_faults(file.method, len(file.tasks), known or LARGEST, longest if known else 0)
+    teachers = file.train.get("teacher_encoder")  # which the same method is trained around
+    if isinstance(teachers, str) and file.train.get("teachers") != 0 and (known := known_config(teachers)):
+        found = method_faults(file.method, len(file.tasks), known, longest)
+        faults += [f"train.teacher_encoder: {fault}" for fault in found if fault not in faults]
     made_by = METHODS[name].made_by if name in METHODS else {}
     faults += [
         f"method {name!r}: {key} is no choice in a task file: {maker} makes such models."
