@@ -20,7 +20,7 @@ import pytest
 
 import onepass
 from onepass import living
-from onepass.atomic import write_manifest
+from onepass.atomic import MANIFEST, verify, write_manifest
 from onepass.server.admin import csv_rows
 from onepass.server.changes import scratch
 from onepass.server.replies import Refused
@@ -239,6 +239,19 @@ def test_what_is_not_done_when_a_server_ends_is_said_and_leaves_no_rows(
     assert log.count("failed after") == 2 and "Traceback" not in log and " 499 " not in log
 
 
+def test_a_change_that_is_loaded_when_the_server_ends_is_taken_out_again(
+    start: Any, served: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(served, tmp_path / "model"))
+    server = start(folder, {"ONEPASS_ADMIN_KEY": "a key"}).wait()
+    server.key, before = "a key", (folder / MANIFEST).read_bytes()
+    put(server, "/tasks/mood", json.dumps({"rows": ROWS}).encode(), "application/json")
+    server.until(lambda: server.get("/jobs/1")[1]["state"] == "loading")
+    assert server.stop() == 0
+    assert "change 1, learn mood: failed" in server.log.read_text()
+    assert (folder / MANIFEST).read_bytes() == before and verify(folder)
+
+
 def test_a_link_that_leads_elsewhere_later_keeps_its_name(start: Any, served: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
         shutil.copytree(served, tmp_path / name)
@@ -331,6 +344,32 @@ def test_a_change_goes_on_if_the_worker_that_makes_it_ends(live: Any) -> None:
     asking.join()
     assert found == [200] and "subject" not in task_names(live)
     assert live.get("/readyz")[0] == 200
+
+
+def test_what_somebody_else_changed_stays_when_a_change_is_refused(live: Any) -> None:
+    """The worker that is to make the change has its turn only after somebody else changed the folder."""
+    archive = live.request("GET", "/tasks/topic/archive")[1]
+    assert put(live, "/tasks/subject", archive, "application/zip")[0] == 200
+    names, waiting = task_names(live), spare(live)
+    waiting.suspend()
+    with ThreadPoolExecutor(1) as threads:
+        number = len(jobs(live)) + 1
+        found = threads.submit(put, live, "/tasks/other", of_another_model(archive), "application/zip")
+        live.until(lambda: live.get(f"/jobs/{number}")[1].get("state") == "running")
+        living.rename_task(live.folder, "subject", "mine")
+        waiting.resume()
+        assert found.result()[0] == 409
+    live.until(lambda: task_names(live) == names - {"subject"} | {"mine"})
+    assert live.request("DELETE", "/tasks/mine")[0] == 200
+
+
+def of_another_model(archive: bytes) -> bytes:
+    """The archive of a task as a model with another encoder would have it."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(archive)) as given, zipfile.ZipFile(made, "w") as changed:
+        for name in given.namelist():
+            changed.writestr(name, given.read(name).replace(b'"encoder": "', b'"encoder": "0'))
+    return made.getvalue()
 
 
 def jobs(server: Any) -> list[int]:

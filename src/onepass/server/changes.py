@@ -98,7 +98,7 @@ class Changes:
 
     async def _run(self, job: Job, facts: dict[str, Any]) -> None:
         async with self._one:
-            start = time.monotonic()
+            start, self.pool.made = time.monotonic(), None
             before: str | None = None
             known: list[str] = []
             try:
@@ -164,6 +164,7 @@ class Changes:
                 return generation.revision
         if job.change != "reload":
             await self._change(job, facts)
+            self.pool.made = revision_of(self.folder)
         job.state = "loading"
         return (await self._load(before)).revision
 
@@ -209,10 +210,12 @@ class Changes:
         """Take the changed folder over, or put it back."""
         try:
             return await self.pool.replace(change)
-        except (OnepassError, Refused):
-            if before is not None and before != revision_of(self.folder):
+        except (OnepassError, Refused, asyncio.CancelledError) as error:
+            # What somebody else put there meanwhile stays; what is kept is not lost.
+            if before is not None and revision_of(self.folder) in {self.pool.made, *kept(self.folder)} - {before}:
                 await asyncio.to_thread(restore, self.folder, before)
-                await self.pool.replace()
+                if not isinstance(error, asyncio.CancelledError):  # else the server ends
+                    await self.pool.replace()
             raise
 
     def close(self) -> None:

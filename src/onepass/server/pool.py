@@ -80,6 +80,8 @@ class Pool:
         """Called when a version has taken over"""
         self.hold = False
         """Whether the folder is left alone for now: somebody is changing it, and will say when it is done"""
+        self.made: str | None = None
+        """The revision that the change under way made of the folder, once it has"""
 
     def command(self, descriptor: int) -> list[str]:
         options = json.dumps(
@@ -154,10 +156,11 @@ class Pool:
                 try:
                     generation, workers = await self._load(change)
                 except Refused:  # not by its model: a worker ended, which may be due to what it held
+                    if change and (now := revision_of(self.folder)) != before:
+                        self.made = self.made or now
                     if not held or self._closed:
                         raise
-                    made = revision_of(self.folder) != before
-                    generation, workers = await self._load(None if made else change)
+                    generation, workers = await self._load(None if self.made else change)
             except (OnepassError, Refused) as error:
                 self.refused = self.refused if change else str(error)
                 raise
@@ -175,6 +178,7 @@ class Pool:
         workers = [self.start_worker(change)]
         try:
             facts = [await workers[0].facts] if change or self.changes_folder else []
+            self.made = facts[0]["revision"] if change else self.made
             borrowed = [worker for _ in range(self.settings.workers // 2) if (worker := await self._borrowed())]
             # If there are any, those that stay come when the version before is over.
             others: Sequence[Worker | None] = borrowed or [None] * (self.settings.workers - 1)
