@@ -3,6 +3,7 @@
 import asyncio
 import re
 import signal
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -148,6 +149,18 @@ def test_a_server_with_keys_and_its_end(start: Callable[..., Any], tmp_path: Pat
         assert [answer.result()[0] for answer in answers] == [200] * 40  # none of those accepted is lost
     assert server.process.wait(30) == 0
     assert not re.search("a key|few", server.log.read_text())
+
+
+def test_a_terminal_that_is_closed_ends_the_server_as_sigterm_does(start: Callable[..., Any], served: Path) -> None:
+    server = start(served, environment={"ONEPASS_SERVER_FAULTS": "1"}).wait()
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(server.predict, "fault:slow")
+        server.until(lambda: server.counter("onepass_asks_total", outcome="received") >= 1)
+        for _ in range(2):  # a shell sends one as well as the system
+            server.process.send_signal(signal.SIGHUP)
+            time.sleep(0.05)
+        assert asked.result()[0] == 200
+    assert server.process.wait(30) == 0
 
 
 @pytest.mark.slow

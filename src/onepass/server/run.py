@@ -108,16 +108,21 @@ async def _serve(
     server = _Server(config)
     loop = asyncio.get_running_loop()
 
+    def drain() -> None:
+        service.pool.draining = server.should_exit = True
+        with contextlib.suppress(OSError):  # a terminal that was closed
+            say("Stopping: requests under way are answered first. Once more stops at once.")
+
     def stop() -> None:
         if server.should_exit:  # asked twice: at once
             service.pool.kill_all()
             os._exit(143)
-        say("Stopping: requests under way are answered first. Once more stops at once.")
-        service.pool.draining = True
-        server.should_exit = True
+        drain()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup has it
+        loop.add_signal_handler(signal.SIGHUP, drain)  # a closed terminal may send it twice
     watching = asyncio.create_task(service.pool.watch())
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     first = asyncio.ensure_future(asyncio.shield(service.pool.first))
