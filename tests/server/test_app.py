@@ -157,6 +157,8 @@ def test_other_sites_names_do_not_lead_here(server: Any) -> None:
 def test_unknown_paths_and_verbs_are_told_in_our_shape(server: Any) -> None:
     assert server.get("/nothing")[1]["error"]["code"] == "http"
     assert server.request("DELETE", "/predict")[0] == 405
+    # Nor a way to the right path: behind a proxy with TLS it would lead a client to send all once more without.
+    assert server.request("POST", "/predict/", b"{}", {"Content-Type": "application/json"})[0] == 404
 
 
 @pytest.mark.parametrize("image", ["Dockerfile", "Dockerfile.cuda"])

@@ -46,7 +46,7 @@ HEADERS = [
 def create_app(service: Service) -> ASGIApp:
     """The application around a service."""
     app = FastAPI(
-        title="onepass", version=__version__, docs_url=None, redoc_url=None, openapi_url=None,
+        title="onepass", version=__version__, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False,
         description="Labels texts for many tasks in one forward pass.",
     )  # fmt: skip
 
