@@ -40,6 +40,13 @@ def test_a_text_is_answered_for_all_tasks_that_read_one(server: Any, expected: d
     assert body["revision"] == server.get("/info")[1]["revision"]
 
 
+def test_whoever_asks_for_the_head_alone_gets_that_of_the_answer(server: Any) -> None:
+    for path in ("/", "/livez", "/readyz", "/tasks", "/nothing"):
+        status, body, headers = server.request("HEAD", path)
+        expected = server.request("GET", path)
+        assert (status, body, headers["content-length"]) == (expected[0], b"", expected[2]["content-length"])
+
+
 def test_requests_for_different_tasks_share_batches_and_get_their_own_answers(
     server: Any, expected: dict[str, Any]
 ) -> None:

@@ -171,6 +171,9 @@ class Guard:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         start, status = time.perf_counter(), 0
+        method = scope["method"] if re.fullmatch("[A-Z]{3,7}", scope["method"]) else "?"
+        if method == "HEAD":  # uvicorn leaves the body out
+            scope = {**scope, "method": "GET"}
         direct = self.direct.get(scope["path"]) if scope["method"] == "POST" else None
 
         async def sending(message: Message) -> None:
@@ -202,7 +205,6 @@ class Guard:
             seconds = time.perf_counter() - start
             self.service.metrics.count_request(route, status, seconds)
             if not self.service.settings.quiet:
-                method = scope["method"] if re.fullmatch("[A-Z]{3,7}", scope["method"]) else "?"
                 log.info("%s %s %d %.1f ms", method, route, status, 1000 * seconds)
 
     async def _answer(self, endpoint: Endpoint, request: Request) -> Response:
