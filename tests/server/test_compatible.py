@@ -1,5 +1,6 @@
 """The routes in other servers' shapes."""
 
+import json
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -90,8 +91,20 @@ def test_infer_answers_as_kserve_does(server: Any) -> None:
 def test_infer_says_what_is_wrong(server: Any) -> None:
     wrong = {"name": "text", "shape": [3], "datatype": "BYTES", "data": ["a"]}
     assert server.post("/v2/models/model/infer", {"inputs": [wrong]})[0] == 422
-    assert server.post("/v2/models/model/infer", {"inputs": [{**wrong, "datatype": "FP32"}]})[0] == 422
+    status, body = server.post("/v2/models/model/infer", {"inputs": [{**wrong, "datatype": "FP32"}]})
+    assert status == 422 and body["error"].startswith("inputs[0]: needed:")  # a text, as the protocol has it
     assert server.post("/v2/models/other/infer", {"inputs": [{**wrong, "shape": [1]}]})[0] == 404
+    assert server.get("/v2/nothing") == (404, {"error": "Not Found"})
+
+
+def test_infer_takes_what_tritons_client_sends(server: Any) -> None:
+    """Without a Content-Type, which a page of another site could do too; and by default in a form of its own."""
+    text = {"name": "text", "shape": [1], "datatype": "BYTES", "data": ["late goal"]}
+    body = json.dumps({"inputs": [text], "parameters": {"binary_data_output": True}}).encode()
+    assert server.request("POST", "/v2/models/model/infer", body)[0] == 200
+    assert server.request("POST", "/v2/models/model/infer", body, {"Origin": "http://a.example"})[0] == 415
+    status, told, _ = server.request("POST", "/v2/models/model/infer", body, {"Inference-Header-Content-Length": "9"})
+    assert status == 415 and "binary_data=False" in json.loads(told)["error"]
 
 
 def test_outputs_are_those_that_tasks_have(server: Any) -> None:
@@ -99,4 +112,4 @@ def test_outputs_are_those_that_tasks_have(server: Any) -> None:
     assert "topic.score" in listed and "tone" in listed and "tone.score" not in listed
     text = {"name": "text", "shape": [1], "datatype": "BYTES", "data": ["late goal"]}
     status, body = server.post("/v2/models/model/infer", {"inputs": [text], "outputs": [{"name": "tone.score"}]})
-    assert status == 422 and "have no probability" in body["error"]["message"]
+    assert status == 422 and "have no probability" in body["error"]

@@ -122,7 +122,7 @@ def test_a_server_with_keys_and_its_end(start: Callable[..., Any], tmp_path: Pat
     assert server.predict("goal")[0] == server.get("/tasks")[0] == server.get("/metrics")[0] == 401
     assert server.get("/livez")[0] == server.get("/readyz")[0] == 200
     status, body = server.get("/v2/models/another/ready")
-    assert status == 404 and body["error"]["message"] == "There is no model of this name."  # nor which there is
+    assert status == 404 and body["error"] == "There is no model of this name."  # nor which there is
     assert server.get(f"/v2/models/{server.folder.name}/ready")[0] == 200
     with server.raw() as connection:  # what comes behind a wrong key is nobody's business
         connection.sendall(3 * b"GET /tasks HTTP/1.1\r\nHost: a\r\n\r\n")

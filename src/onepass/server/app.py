@@ -186,7 +186,7 @@ class Guard:
         try:
             if not self._knows_host(scope):
                 refused = Refused(403, "host", "This server answers to the name of this machine only.")
-                await reply(refused.body(), refused.status)(scope, receive, sending)
+                await refused.reply(scope["path"])(scope, receive, sending)
             elif direct:
                 request = Request(scope, receive)
                 await (await self._answer(direct, request))(scope, receive, sending)
@@ -195,8 +195,9 @@ class Guard:
         except asyncio.CancelledError:  # the server ends, and its time to answer is over
             if status:
                 raise
-            refused = Refused(503, "stopping", "The server ended before there was an answer.")
-            await reply(refused.body(), refused.status, {"connection": "close"})(scope, receive, sending)
+            answer = Refused(503, "stopping", "The server ended before there was an answer.").reply(scope["path"])
+            answer.headers["connection"] = "close"
+            await answer(scope, receive, sending)
         except Exception:  # noqa: BLE001  told and answered by _fault, and raised again by the framework
             pass
         finally:
@@ -222,7 +223,7 @@ class Guard:
         assert isinstance(error, Refused)
         if error.status == 401:
             await self.guesses.hold()
-        return reply(error.body(), error.status, error.headers())
+        return error.reply(request.url.path)
 
     def _knows_host(self, scope: Scope) -> bool:
         """Without keys, only names of this machine: another site's name could be made to lead here."""
@@ -235,8 +236,9 @@ class Guard:
 async def _plain(request: Request, error: Exception) -> Response:
     """Starlette's own errors, 404 and 405, in our shape."""
     assert isinstance(error, HTTPException)
-    refused = Refused(error.status_code, "http", str(error.detail))
-    return reply(refused.body(), error.status_code, dict(error.headers or {}))
+    answer = Refused(error.status_code, "http", str(error.detail)).reply(request.url.path)
+    answer.headers.update(error.headers or {})
+    return answer
 
 
 async def _left(request: Request, error: Exception) -> Response:
@@ -247,5 +249,4 @@ async def _fault(request: Request, error: Exception) -> Response:
     """Our own mistake: no traceback with a text in it, neither for the client nor in the log."""
     where = [f"{Path(f.filename).name}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)[-4:]]
     logging.getLogger("onepass.server").error("a fault: %s at %s", type(error).__name__, ", ".join(where))
-    refused = Refused(500, "fault", "A fault in the server. Its log says where.")
-    return reply(refused.body(), refused.status)
+    return Refused(500, "fault", "A fault in the server. Its log says where.").reply(request.url.path)

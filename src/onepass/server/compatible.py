@@ -16,10 +16,20 @@ from onepass.errors import unknown
 from onepass.server.body import SHOWN, read_json, tasks_of, texts_of
 from onepass.server.keys import Key
 from onepass.server.replies import Refused, invalid, reply
-from onepass.server.schemas import CLASSIFIED, CLASSIFY, ERRORS, INFER, INFERRED, MODERATE, MODERATED, body_schema
+from onepass.server.schemas import (
+    CLASSIFIED,
+    CLASSIFY,
+    ERRORS,
+    INFER,
+    INFERRED,
+    KSERVE_ERRORS,
+    MODERATE,
+    MODERATED,
+    body_schema,
+)  # fmt: skip
 from onepass.server.service import Answered, Service
 
-NOTHING: dict[int | str, dict[str, Any]] = {200: {"description": "As the protocol says"}, **ERRORS}
+NOTHING: dict[int | str, dict[str, Any]] = {200: {"description": "As the protocol says"}, **KSERVE_ERRORS}
 
 
 def add_compatible_routes(app: FastAPI, service: Service) -> None:
@@ -119,13 +129,16 @@ def add_compatible_routes(app: FastAPI, service: Service) -> None:
 
     @app.post(
         "/v2/models/{model}/infer",
-        responses={200: INFERRED, **ERRORS},
+        responses={200: INFERRED, **KSERVE_ERRORS},
         openapi_extra=body_schema(INFER),
         tags=["compatible"],
     )
     async def infer(request: Request, model: str) -> Response:
         """KServe: labels and probabilities as tensors. A second input of the same shape makes pairs."""
         key = service.admit(request.headers)
+        if "inference-header-content-length" in request.headers:
+            words = "Binary tensors are not taken. Send data as JSON; with Triton's client: binary_data=False."
+            raise Refused(415, "binary", words)
         body = await read_json(request, service.settings.max_body_bytes)
         _check_model(service, model)
         _check_strings(body, "id")

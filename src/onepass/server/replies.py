@@ -8,6 +8,9 @@ from typing import Any
 
 from starlette.responses import Response
 
+KSERVE = "/v2"
+"""How the paths of KServe's protocol begin"""
+
 
 class Refused(Exception):
     """A request that gets an error for an answer."""
@@ -18,6 +21,11 @@ class Refused(Exception):
 
     def body(self) -> bytes:
         return json.dumps({"error": {"code": self.code, "message": self.message, **self.facts}}).encode()
+
+    def reply(self, path: str) -> Response:
+        """The answer to a request for a path, in the shape that its protocol has for errors."""
+        told = {"error": self.message} if path.startswith(KSERVE) else self.body()
+        return reply(told, self.status, self.headers())
 
     def headers(self) -> dict[str, str]:
         """Retry-After where waiting helps; Connection: close where a body may be left unread, or wrong keys follow."""

@@ -57,6 +57,8 @@ _STATUSES = {
     507: "No room for what was sent",
 }
 ERRORS: dict[int | str, Schema] = {status: _json(ERROR, text) for status, text in _STATUSES.items()}
+_PLAIN_ERROR = _object({"error": STRING}, ["error"])
+KSERVE_ERRORS: dict[int | str, Schema] = {status: _json(_PLAIN_ERROR, text) for status, text in _STATUSES.items()}
 ANSWER = _object(
     {
         "label": {"description": "A label, a list of labels, a number, or null for an abstention."},
