@@ -37,7 +37,11 @@ def page(live: Any, browser: Any) -> Iterator[Any]:
     faults: list[str] = []
     outside: list[str] = []
     page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    refused = "Failed to load resource"  # what Chromium itself says of an answer that is an error
+    page.on(
+        "console",
+        lambda said: faults.append(said.text) if said.type == "error" and not said.text.startswith(refused) else None,
+    )
     page.on("request", lambda request: outside.append(request.url))
     page.set_default_timeout(30_000)
     page.goto(f"http://127.0.0.1:{live.port}/")
@@ -115,15 +119,41 @@ def test_a_file_comes_back_labelled(page: Any, tmp_path: Path) -> None:
     texts = ["late goal", 'a "quoted", text', "=1+1", *(f"senate vote {n}" for n in range(70))]
     with source.open("w", newline="") as file:
         csv.writer(file).writerows([["id", "text"], *([n, text] for n, text in enumerate(texts))])
+    rows = label(page, source)
+    assert page.locator("#download").get_attribute("download") == "mails-labelled.csv"
+    assert [row["text"] for row in rows] == [texts[0], texts[1], "'=1+1", *texts[3:]]  # a formula is disarmed
+    assert {row["topic"] for row in rows} <= {"politics", "sport"} and float(rows[0]["topic_score"]) > 0
+
+
+def label(page: Any, source: Path) -> list[dict[str, str]]:
+    """The rows of the file that the page makes of one."""
     page.get_by_role("tab", name="File").click()
     page.locator("#csv").set_input_files(source)
     page.get_by_role("button", name="Label all rows").click()
     with page.expect_download() as download:
         page.locator("#download").click()
-    rows = list(csv.DictReader(io.StringIO(Path(download.value.path()).read_text())))
-    assert download.value.suggested_filename == "mails-labelled.csv"
-    assert [row["text"] for row in rows] == [texts[0], texts[1], "'=1+1", *texts[3:]]  # a formula is disarmed
-    assert {row["topic"] for row in rows} <= {"politics", "sport"} and float(rows[0]["topic_score"]) > 0
+    return list(csv.DictReader(io.StringIO(Path(download.value.path()).read_text())))
+
+
+def test_a_row_or_a_request_that_fails_costs_no_other_row_of_a_file(page: Any, tmp_path: Path) -> None:
+    source = tmp_path / "mails.csv"
+    texts = [f"late goal {n}" for n in range(70)]
+    source.write_text("\n".join(["text", *texts[:40], "x" * 200_001, *texts[41:]]))
+    rows = label(page, source)
+    assert [n for n, row in enumerate(rows) if not row["topic"]] == [40] and len(rows) == 70
+    sync_api.expect(page.locator("#file-state")).to_contain_text("did not answer: row 41.")
+    asked: list[Any] = []
+    page.route("**/predict", lambda route: route.abort() if asked else asked.append(route.continue_()))
+    assert [row["text"] for row in label(page, source)] == texts[:32]
+    sync_api.expect(page.locator("#problem")).to_have_text("The server cannot be reached.")
+    sync_api.expect(page.locator("#file-state")).to_contain_text("32 of 70 rows are labelled")
+
+
+def test_a_file_of_another_encoding_is_told(page: Any, tmp_path: Path) -> None:
+    (tmp_path / "mails.csv").write_bytes("text\nsp\u00e4tes Tor\n".encode("cp1252"))
+    page.get_by_role("tab", name="File").click()
+    page.locator("#csv").set_input_files(tmp_path / "mails.csv")
+    sync_api.expect(page.locator("#problem")).to_contain_text("mails.csv is not UTF-8")
 
 
 def test_the_page_and_the_command_line_cut_a_file_alike(page: Any, tmp_path: Path) -> None:

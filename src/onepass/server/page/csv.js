@@ -1,5 +1,15 @@
 // Reading and writing csv in the browser.
 
+import { Problem } from "/page/api.js";
+
+export async function read(file) {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
+  } catch {
+    throw new Problem(0, `${file.name} is not UTF-8, and its letters would come out wrong. Save it as UTF-8 and choose it again.`);
+  }
+}
+
 export function parse(text) {
   text = text.replace(/^\ufeff/, "");
   return split(text, guessSeparator(text));

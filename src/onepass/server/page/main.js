@@ -2,7 +2,7 @@
 
 import { call, patiently, Problem } from "/page/api.js";
 import { card, cost, filter, make, offer, percent, shown } from "/page/answers.js";
-import { line, parse } from "/page/csv.js";
+import { line, parse, read } from "/page/csv.js";
 
 const $ = (id) => document.getElementById(id);
 let info = {}, tasks = [];
@@ -156,7 +156,9 @@ const CHUNK = 32;
 $("csv").addEventListener("change", () => guarded($("label-file"), async () => {
   const file = $("csv").files[0];
   $("download").hidden = true;
-  table = file ? { name: file.name, ...parse(await file.text()) } : null;
+  table = null;
+  $("file-state").textContent = "";
+  table = file ? { name: file.name, ...parse(await read(file)) } : null;
   const header = table ? table.header : [];
   $("column").replaceChildren(...header.map((name, place) => make("option", { value: place, textContent: name })));
   const guess = header.findIndex((name) => /^(text|headline|title|sentence|message|body)$/i.test(name));
@@ -165,35 +167,56 @@ $("csv").addEventListener("change", () => guarded($("label-file"), async () => {
   $("file-state").textContent = table ? `${table.rows.length} rows, ${header.length} columns.` : "";
 }));
 
-onSubmit($("file-form"), async () => {
-  if (!table || !table.rows.length) throw new Problem(0, "Choose a csv file with rows first.");
-  const column = Number($("column").value), bar = $("file-progress");
-  stopping = new AbortController();
-  $("stop-file").hidden = bar.hidden = false;
-  const size = Math.min(CHUNK, info.limits.max_texts), names = tasks.filter((task) => task.texts === 1).map((task) => task.name);
-  const added = names.flatMap((name) => [name, `${name}_score`]);
-  const parts = [line([...table.header, ...added])];
+// What is too much for the server at once is asked in halves, so that one text does not fail the others.
+async function labelled(inputs, names, signal) {
   try {
-    for (let start = 0; start < table.rows.length; start += size) {
-      const rows = table.rows.slice(start, start + size);
-      const answer = await patiently("/predict", { method: "POST", body: { inputs: rows.map((row) => row[column] ?? "") , tasks: names }, signal: stopping.signal });
-      rows.forEach((row, place) => {
-        const found = answer.results[place].tasks || {};
-        const cells = names.flatMap((name) => (found[name] ? [typeof found[name].label === "number" ? found[name].label : shown(found[name]), found[name].score] : ["", ""]));
-        parts.push(line([...table.header.map((_, i) => row[i] ?? ""), ...cells]));
-      });
-      bar.value = Math.min(1, (start + rows.length) / table.rows.length);
-      $("file-state").textContent = `${Math.min(start + size, table.rows.length)} of ${table.rows.length} rows`;
-    }
-  } finally {
-    $("stop-file").hidden = bar.hidden = true;
+    return (await patiently("/predict", { method: "POST", body: { inputs, tasks: names }, signal })).results;
+  } catch (error) {
+    if (error.status !== 413) throw error;
+    if (inputs.length === 1) return [{ error }];
+    const half = inputs.length >> 1;
+    return [...await labelled(inputs.slice(0, half), names, signal), ...await labelled(inputs.slice(half), names, signal)];
   }
+}
+
+function cells(found, names) {
+  return names.flatMap((name) => (found[name] ? [typeof found[name].label === "number" ? found[name].label : shown(found[name]), found[name].score] : ["", ""]));
+}
+
+function handOut(parts) {
   const link = $("download");
   URL.revokeObjectURL(link.href);
   link.href = URL.createObjectURL(new Blob(parts, { type: "text/csv" }));
   link.download = table.name.replace(/(\.\w+)?$/, "-labelled.csv");
   link.hidden = false;
-  $("file-state").textContent = `${table.rows.length} rows are labelled.`;
+}
+
+onSubmit($("file-form"), async () => {
+  if (!table || !table.rows.length) throw new Problem(0, "Choose a csv file with rows first.");
+  const column = Number($("column").value), bar = $("file-progress"), all = table.rows.length, blank = [];
+  stopping = new AbortController();
+  $("download").hidden = true;
+  $("stop-file").hidden = bar.hidden = false;
+  const size = Math.min(CHUNK, info.limits.max_texts), names = tasks.filter((task) => task.texts === 1).map((task) => task.name);
+  const parts = [line([...table.header, ...names.flatMap((name) => [name, `${name}_score`])])];
+  let done = 0;
+  try {
+    while (done < all) {
+      const rows = table.rows.slice(done, done + size);
+      for (const [place, result] of (await labelled(rows.map((row) => row[column] ?? ""), names, stopping.signal)).entries()) {
+        if (result.error) blank.push(done + place + 1);
+        parts.push(line([...table.header.map((_, i) => rows[place][i] ?? ""), ...cells(result.tasks || {}, names)]));
+      }
+      done += rows.length;
+      bar.value = done / all;
+      $("file-state").textContent = `${done} of ${all} rows`;
+    }
+  } finally {  // also of what was stopped or failed: what is done is not lost
+    $("stop-file").hidden = bar.hidden = true;
+    if (done) handOut(parts);
+    const left = blank.length ? ` Left blank, since the model did not answer: row ${blank.slice(0, 5).join(", ")}${blank.length > 5 ? ` and ${blank.length - 5} more` : ""}.` : "";
+    $("file-state").textContent = `${done === all ? all : `${done} of ${all}`} rows are labelled.${left}`;
+  }
 });
 $("stop-file").addEventListener("click", () => stopping?.abort());
 
@@ -210,7 +233,7 @@ function typedRows() {
 }
 
 async function fileRows(file) {
-  const { header, rows } = parse(await file.text());
+  const { header, rows } = parse(await read(file));
   const [text, label] = ["text", "label"].map((name) => header.findIndex((given) => given.trim().toLowerCase() === name));
   if (text < 0 || label < 0) throw new Problem(0, `The file needs the columns text and label; it has ${header.join(", ")}.`);
   return rows.filter((row) => row[text] && row[label]).map((row) => ({ text: row[text], label: row[label] }));
