@@ -64,7 +64,7 @@ class Edit:
 
     def __init__(self, folder: Path, draft: Path, check: bool = True):
         self.folder, self.draft = folder, draft
-        self.before: dict[str, str] = verify(folder) if check else listed_files(folder)
+        self.before: dict[str, str] = verify(folder) if check else _if_listed(folder)
         """The manifest's files and their sha256 as they are"""
         self.after: dict[str, str] | None = None
         """As they will be, once the draft is complete"""
@@ -297,6 +297,14 @@ def listed_files(folder: Path) -> dict[str, str]:
             f"{folder / MANIFEST} is damaged, or of a newer version. Upgrade with: pip install -U onepass"
         )
     return listed
+
+
+def _if_listed(folder: Path) -> dict[str, str]:
+    """The files that a manifest lists, if it can be read: it may be what is damaged."""
+    try:
+        return listed_files(folder)
+    except FolderError:
+        return {}
 
 
 def verify(folder: Path) -> dict[str, str]:

@@ -107,6 +107,17 @@ def test_a_damaged_folder_is_mended_by_a_version_of_it(folder: Path) -> None:
         restore(folder, first)
 
 
+@pytest.mark.parametrize("manifest", ["", "{}"])
+def test_a_folder_whose_manifest_is_damaged_is_mended_too(folder: Path, manifest: str) -> None:
+    first = keep(folder)
+    remove_task(folder, "tone")
+    (folder / "MANIFEST.json").write_text(manifest)
+    with pytest.raises(Damaged):
+        keep(folder)
+    assert restore(folder) == first
+    assert verify(folder) and kept(folder) == [first]
+
+
 def test_files_that_somebody_laid_into_the_folder_stay(folder: Path) -> None:
     keep(folder)
     remove_task(folder, "tone")

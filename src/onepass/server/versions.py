@@ -48,9 +48,13 @@ def keep(folder: Path) -> str:
     if target.is_dir():
         os.utime(target)
         return revision
+    try:
+        listed = listed_files(folder)
+    except FolderError as error:
+        raise Damaged(str(error)) from None
     draft = target.with_name(f".{revision}.{secrets.token_hex(4)}")  # two may keep the same version at once
     try:
-        for name in [*listed_files(folder), MANIFEST]:
+        for name in [*listed, MANIFEST]:
             if name != CARD or (folder / name).is_file():  # people may have removed it
                 _take_over(folder / name, draft / name)
         if revision_of(draft) != revision:
