@@ -330,6 +330,31 @@ def test_all_of_several_workers_have_every_new_version(start: Any, served: Path,
     assert server.counter("onepass_worker_restarts") == 0
 
 
+def test_a_change_that_somebody_else_adds_to_while_it_is_loaded_is_taken_over_with_that(
+    start: Any, served: Path, tmp_path: Path
+) -> None:
+    """One of two workers has made the change, the others read the folder only after somebody else changed it too."""
+    folder = Path(shutil.copytree(served, tmp_path / "model"))
+    options = {"workers": 2, "spare": True, "change_nice": 0, "silent_s": 60.0}
+    server = start(folder, {"ONEPASS_ADMIN_KEY": "a key"}, **options).wait()
+    server.key = "a key"
+    server.until(lambda: len(server.workers()) == 3 and len(server.get("/info")[1]["workers"]) == 2)
+    archive, before = server.request("GET", "/tasks/topic/archive")[1], (folder / MANIFEST).read_bytes()
+    serving = [worker for worker in server.workers() if worker.pid in server.get("/info")[1]["workers"]]
+    with ThreadPoolExecutor(1) as threads:
+        found = threads.submit(put, server, "/tasks/subject", archive, "application/zip")
+        server.until(lambda: server.get("/jobs/1")[1].get("state") == "running")
+        for worker in serving:
+            worker.suspend()
+        server.until(lambda: (folder / MANIFEST).read_bytes() != before)
+        server.until(lambda: not (folder.parent / ".model.lock").exists())
+        living.rename_task(folder, "tone", "mood")
+        for worker in serving:
+            worker.resume()
+        assert found.result()[0] == 200
+    server.until(lambda: task_names(server) == {"topic", "same", "mood", "subject"})
+
+
 def test_a_change_goes_on_if_the_worker_that_makes_it_ends(live: Any) -> None:
     """One that waits with a model, stopped while it changes the folder: another one makes the change."""
     archive = live.request("GET", "/tasks/topic/archive")[1]

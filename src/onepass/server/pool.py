@@ -155,12 +155,13 @@ class Pool:
                 held = self.spare is not None and self.spare.holds
                 try:
                     generation, workers = await self._load(change)
-                except Refused:  # not by its model: a worker ended, which may be due to what it held
+                except Refused:  # not by its model: a worker ended, or somebody else changed the folder meanwhile
                     if change and (now := revision_of(self.folder)) != before:
                         self.made = self.made or now
-                    if not held or self._closed:
+                    made = change is not None and self.made is not None
+                    if self._closed or not (held or made):  # one that held a model may have ended by that
                         raise
-                    generation, workers = await self._load(None if self.made else change)
+                    generation, workers = await self._load(None if made else change)
             except (OnepassError, Refused) as error:
                 self.refused = self.refused if change else str(error)
                 raise
