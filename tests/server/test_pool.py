@@ -89,7 +89,7 @@ def test_a_fault_while_a_folder_is_followed_is_told_and_survived(
         raise OSError("no memory to be had")
 
     async def follow() -> None:
-        await make_pool(tmp_path)._follow("0123456789abcdef")
+        await make_pool(tmp_path).follower.take_over("0123456789abcdef")
 
     monkeypatch.setattr(Pool, "replace", no_memory)
     asyncio.run(follow())

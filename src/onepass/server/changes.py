@@ -107,7 +107,9 @@ class Changes:
                     known = await asyncio.to_thread(kept, self.folder)
                     with contextlib.suppress(Damaged):  # for the change to refuse, or to mend
                         before = await asyncio.to_thread(gently, self._keep)
-                    self.pool.hold = True  # what the folder is between two steps of a change is not for serving
+                    self.pool.follower.hold = (
+                        True  # what the folder is between two steps of a change is not for serving
+                    )
                 job.revision = await self._made(job, facts, before)
                 job.state, job.progress = "done", 1.0
             except Refused as refused:
@@ -122,7 +124,7 @@ class Changes:
                 job.state, job.message = "failed", "A fault in the server."
                 raise
             finally:
-                self.pool.hold = False
+                self.pool.follower.hold = False
                 job.seconds = round(time.monotonic() - start, 2)
                 if job.state == "failed" and before is not None and before not in known:
                     with contextlib.suppress(OnepassError):

@@ -24,6 +24,7 @@ from onepass.errors import FolderError, OnepassError
 from onepass.server.batcher import Batcher
 from onepass.server.child import Generation, Worker
 from onepass.server.folder import revision_of
+from onepass.server.follower import Follower
 from onepass.server.priority import CORES
 from onepass.server.replies import Refused
 
@@ -41,7 +42,6 @@ ever new pieces. Smaller blocks of their own would cost a tenth of the speed in 
 TICK_S, PROBE_S, FRESH_S = 0.1, 1.0, 5.0
 RETIRED = "a newer version took over"
 REST_S = 5.0  # that a change waits for a worker that has the version before
-MOMENT = 3  # looks at the folder, a second apart
 STALLED_S = 1.0  # between two looks at the workers, after which the server itself stood still
 BACK_OFF_S = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
@@ -67,9 +67,6 @@ class Pool:
         self._not_before = 0.0
         self._closed = False
         self._read: tuple[tuple[bytes, int], Tokenizer] | None = None
-        self._seen, self._tries, self._next_try = "", 0, 0.0
-        self._unread = 0
-        """How often in a row the folder could not be read"""
         self._looked = time.monotonic()
         """When the workers were last looked at"""
         self._judge_after = 0.0
@@ -78,8 +75,7 @@ class Pool:
         """Whether the server was told to end"""
         self.adopted: Callable[[], None] = lambda: None
         """Called when a version has taken over"""
-        self.hold = False
-        """Whether the folder is left alone for now: somebody is changing it, and will say when it is done"""
+        self.follower = Follower(self)
         self.made: str | None = None
         """The revision that the change under way made of the folder, once it has"""
 
@@ -100,6 +96,11 @@ class Pool:
             options,
             *["gently"] * self.serving,
         ]
+
+    @property
+    def replacing(self) -> bool:
+        """Whether another version is on its way."""
+        return self._replacing.locked()
 
     @property
     def serving(self) -> bool:
@@ -317,7 +318,7 @@ class Pool:
             self._looked = now
             self._look(now)
             if self.settings.watch and ticks % 10 == 0 and self.current is not None:
-                self._look_at_folder()
+                self.follower.look()
             ticks += 1
             await asyncio.sleep(TICK_S)
 
@@ -341,7 +342,7 @@ class Pool:
             done = idle and not self.batcher.pinned(generation)
             if generation.retiring and (done or not generation.workers):
                 self._retire(generation)
-        if now < self._not_before or self._replacing.locked():
+        if now < self._not_before or self.replacing:
             return
         if self._missing():
             self._not_before = now + BACK_OFF_S[1]
@@ -355,7 +356,7 @@ class Pool:
         if generation in self.batcher.generations:
             self.batcher.generations.remove(generation)
         for worker in list(generation.workers):
-            if worker.can_rest and self._missing() and not self._replacing.locked():
+            if worker.can_rest and self._missing() and not self.replacing:
                 worker.rest()
                 self.spawn(self._refill(self.start_worker(worker=worker)))
             else:
@@ -371,29 +372,6 @@ class Pool:
         """Whether a worker is about to be free to be the spare one."""
         retiring = [generation for generation in self.batcher.generations if generation.retiring]
         return any(worker.holds for generation in retiring for worker in generation.workers)
-
-    def _look_at_folder(self) -> None:
-        """Take over what somebody put into the folder; one that was refused is tried again, ever more rarely."""
-        try:
-            revision = revision_of(self.folder)
-        except OnepassError as error:  # away for a moment, or for good: what is loaded serves on
-            self._unread += 1
-            if self._unread == MOMENT:
-                log.warning("what is loaded serves on, but no worker could be replaced: %s", error)
-            return
-        self._unread = 0
-        if self.current is None or revision == self.current.revision:
-            self._seen, self._tries = revision, 0
-        elif not self.hold and not self._replacing.locked() and time.monotonic() >= self._next_try:
-            self._tries = self._tries + 1 if revision == self._seen else 1
-            self._seen, self._next_try = revision, time.monotonic() + min(60.0, 2.0**self._tries)
-            self.spawn(self._follow(revision))
-
-    async def _follow(self, revision: str) -> None:
-        try:
-            await self.replace()
-        except (OnepassError, Refused, OSError) as error:
-            log.error("revision %s of the model folder was refused, the old one serves on: %s", revision, error)
 
     def kill_all(self) -> None:
         workers = [worker for generation in self.batcher.generations for worker in generation.workers]
