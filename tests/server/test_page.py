@@ -185,6 +185,34 @@ def test_a_task_is_taught_and_tried(page: Any, live: Any) -> None:
     assert any(task["name"] == "feeling" for task in live.get("/tasks")[1]["tasks"])
 
 
+def test_what_is_sent_already_is_not_sent_again(page: Any) -> None:
+    """Else the answer to the first text could come behind that to the second, and a task be taught twice."""
+    asked: list[Any] = []
+    page.route("**/predict", lambda route: asked.append(route))
+    page.locator("#text").fill("late goal")
+    page.locator("#text").press("Control+Enter")
+    page.locator("#text").press("Control+Enter")
+    page.wait_for_timeout(300)
+    assert len(asked) == 1
+    asked[0].continue_()
+    sync_api.expect(page.locator("#answers article").first).to_be_visible()
+
+
+def test_a_task_that_is_there_is_taught_anew_only_when_that_is_meant(page: Any, live: Any) -> None:
+    sent: list[Any] = []
+    questions: list[str] = []
+    page.route("**/tasks/topic", lambda route: (sent.append(route), route.abort()))
+    page.on("dialog", lambda dialog: (questions.append(dialog.message), dialog.dismiss()))
+    page.get_by_role("tab", name="Teach").click()
+    page.get_by_label("Name of the new task").fill("topic")
+    page.get_by_label("Admin key").fill(live.key)
+    page.locator("#rows").fill("glad | good match\nsad | bad vote")
+    page.get_by_role("button", name="Teach it").click()
+    sync_api.expect(page.get_by_role("button", name="Teach it")).to_be_enabled()
+    assert len(questions) == 1 and "“topic” is there already" in questions[0]
+    assert not sent
+
+
 def test_a_version_that_took_over_meanwhile_is_named(page: Any, live: Any) -> None:
     archive = live.request("GET", "/tasks/topic/archive")[1]
     assert live.request("PUT", "/tasks/another", archive, {"Content-Type": "application/zip"})[0] == 200

@@ -30,7 +30,8 @@ async function guarded(button, work) {
 function onSubmit(form, work) {
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    guarded(form.querySelector("button.main"), work);
+    const button = form.querySelector("button.main");
+    if (!button.disabled) guarded(button, work);  // Ctrl + Enter asks the form, not its button
   });
   form.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
@@ -256,6 +257,8 @@ const STATES = { waiting: "It waits for another change.", running: "It learns.",
 onSubmit($("teach-form"), async () => {
   const rows = await givenRows(), name = $("name").value;
   if (!rows.length) throw new Problem(0, "Give some labelled examples first.");
+  const again = `“${name}” is there already. Teach it anew, from these examples alone?`;
+  if (tasks.some((task) => task.name === name) && !confirm(again)) return;
   const useKey = $("admin").value, bar = $("teach-progress");
   $("try-taught").hidden = true;
   bar.hidden = false;
