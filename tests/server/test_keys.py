@@ -151,6 +151,20 @@ def test_a_server_with_keys_and_its_end(start: Callable[..., Any], tmp_path: Pat
     assert not re.search("a key|few", server.log.read_text())
 
 
+def test_requests_whose_bodies_still_come_are_under_way(start: Callable[..., Any], served: Path) -> None:
+    server = start(served, environment={"ONEPASS_API_KEY": "a key"}, max_requests_per_key=2).wait()
+    server.key = "a key"
+    head = b"POST /predict HTTP/1.1\r\nHost: a\r\nX-API-Key: a key\r\nContent-Type: application/json\r\n"
+    with server.raw() as first, server.raw() as second:
+        for connection in (first, second):
+            connection.sendall(head + b'Content-Length: 18\r\n\r\n{"inputs"')
+        server.until(lambda: server.predict("goal")[0] == 429)
+        for connection in (first, second):
+            connection.sendall(b': "goal"}')
+            assert connection.recv(10_000).startswith(b"HTTP/1.1 200")
+    assert server.predict("goal")[0] == 200
+
+
 def test_a_terminal_that_is_closed_ends_the_server_as_sigterm_does(start: Callable[..., Any], served: Path) -> None:
     server = start(served, environment={"ONEPASS_SERVER_FAULTS": "1"}).wait()
     with ThreadPoolExecutor(1) as threads:

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from onepass import __version__
 from onepass.server.admin import add_admin_routes
-from onepass.server.body import Left, read_json, tasks_of, texts_of
+from onepass.server.body import Left, tasks_of, texts_of
 from onepass.server.compatible import add_compatible_routes
 from onepass.server.keys import Guesses
 from onepass.server.replies import Refused, reply
@@ -53,8 +53,7 @@ def create_app(service: Service) -> ASGIApp:
     @app.post("/predict", responses={200: PREDICTED, **ERRORS}, openapi_extra=body_schema(PREDICT), tags=["labels"])
     async def predict(request: Request) -> Response:
         """Label a text, a row, or a list of texts, pairs of texts and rows, for all tasks or for those named."""
-        key = service.admit(request.headers)
-        body = await read_json(request, service.settings.max_body_bytes, ("inputs", "tasks"))
+        key, body = await service.read(request, ("inputs", "tasks"))
         texts = texts_of(body.get("inputs"), service.settings, rows=True)
         tasks = tasks_of(body.get("tasks"), service.generation().tasks, texts)
         answered = await service.ask(request, key, texts, tasks)

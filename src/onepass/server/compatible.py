@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from onepass import __version__
 from onepass.errors import unknown
-from onepass.server.body import SHOWN, read_json, tasks_of, texts_of
+from onepass.server.body import SHOWN, tasks_of, texts_of
 from onepass.server.keys import Key
 from onepass.server.replies import Refused, invalid, reply
 from onepass.server.schemas import (
@@ -50,8 +50,7 @@ def add_compatible_routes(app: FastAPI, service: Service) -> None:
     )
     async def classify(request: Request) -> Response:
         """Probabilities of one task's labels, as vLLM answers. `task`, or `model` as TASK or MODEL/TASK, names it."""
-        key = service.admit(request.headers)
-        body = await read_json(request, service.settings.max_body_bytes)
+        key, body = await service.read(request)
         _check_strings(body, "model", "task")
         texts = texts_of(body.get("input"), service.settings, "input")
         name = _task_named(service, body)
@@ -78,8 +77,7 @@ def add_compatible_routes(app: FastAPI, service: Service) -> None:
     )
     async def moderations(request: Request) -> Response:
         """What is flagged, as OpenAI answers: tasks of two labels, and each label of a multilabel task."""
-        key = service.admit(request.headers)
-        body = await read_json(request, service.settings.max_body_bytes)
+        key, body = await service.read(request)
         _check_strings(body, "model")  # which is ours, whatever it says
         texts = texts_of(body.get("input"), service.settings, "input")
         flagging = flagged_labels(service)
@@ -135,11 +133,10 @@ def add_compatible_routes(app: FastAPI, service: Service) -> None:
     )
     async def infer(request: Request, model: str) -> Response:
         """KServe: labels and probabilities as tensors. A second input of the same shape makes pairs."""
-        key = service.admit(request.headers)
         if "inference-header-content-length" in request.headers:
             words = "Binary tensors are not taken. Send data as JSON; with Triton's client: binary_data=False."
             raise Refused(415, "binary", words)
-        body = await read_json(request, service.settings.max_body_bytes)
+        key, body = await service.read(request)
         _check_model(service, model)
         _check_strings(body, "id")
         texts = texts_of(_tensors(body.get("inputs")), service.settings, "inputs[0].data")

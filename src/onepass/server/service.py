@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 from starlette.requests import Request
 
 from onepass.server.batcher import MESSAGES, Ask, Batcher
-from onepass.server.body import Left, deadline_of, strings
+from onepass.server.body import Left, deadline_of, read_json, strings
 from onepass.server.changes import Changes
 from onepass.server.child import Generation
 from onepass.server.keys import ANYONE, Key, Keyring
@@ -73,8 +73,16 @@ class Service:
             raise Refused(401, "unauthorised", "Send a key: Authorization: Bearer KEY, or X-API-Key: KEY.")
         return key
 
-    def admit(self, headers: Mapping[str, str]) -> Key:
-        """Who asks for labels; raises before anything is read if the answer would be to try again later."""
+    async def read(self, request: Request, allowed: Collection[str] | None = None) -> tuple[Key, dict[str, Any]]:
+        """Who asks for labels, and the body; raises before it is read if the answer would be to try again later."""
+        key = self._admit(request.headers)
+        key.under_way += 1  # a body that comes slowly takes memory as long as it does
+        try:
+            return key, await read_json(request, self.settings.max_body_bytes, allowed)
+        finally:
+            key.under_way -= 1
+
+    def _admit(self, headers: Mapping[str, str]) -> Key:
         key = self.key(headers)
         try:
             self._check_under_way(key, key.under_way + 1)
