@@ -107,9 +107,8 @@ class Changes:
                     known = await asyncio.to_thread(kept, self.folder)
                     with contextlib.suppress(Damaged):  # for the change to refuse, or to mend
                         before = await asyncio.to_thread(gently, self._keep)
-                    self.pool.follower.hold = (
-                        True  # what the folder is between two steps of a change is not for serving
-                    )
+                    # What the folder is between two steps of a change is not for serving.
+                    self.pool.follower.hold = True
                 job.revision = await self._made(job, facts, before)
                 job.state, job.progress = "done", 1.0
             except Refused as refused:
