@@ -1,6 +1,9 @@
 """onepass check and onepass init: before anything is trained."""
 
 import json
+import shutil
+
+import pytest
 
 
 def test_good_data_have_no_faults(run, news):
@@ -45,6 +48,14 @@ def test_the_encoder_is_checked_too(run, news, encoder):
     task = "{train: topic.csv, text: text, label: topic}"
     plain.write_text(f"encoder: {encoder / 'config.json'}\ntasks: {{a: {task}}}")
     assert "config.json is a file. An encoder is a folder" in run("check", plain).stderr
+
+
+@pytest.mark.parametrize("missing", ["model.safetensors", "tokenizer.json"])
+def test_an_encoder_without_one_of_its_files_is_a_fault(run, news, encoder, tmp_path, missing):
+    shutil.copytree(encoder, tmp_path / "other")
+    (tmp_path / "other" / missing).unlink()
+    result = run("check", news, f"encoder={tmp_path / 'other'}")
+    assert result.exit_code == 2 and f"encoder: There is no {missing} in" in result.stderr
 
 
 def test_init_writes_a_task_file_that_trains(run, news, tmp_path, encoder):

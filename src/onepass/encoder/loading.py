@@ -38,12 +38,7 @@ def load_encoder(source: str | Path, *, max_length: int | None = None) -> tuple[
     folder = _find(source)
     config = _config(folder)
     _check_length(source, config, max_length)
-    tokenizer = Tokenizer.load(_file(folder, "tokenizer.json"), max_length or min(MAX_LENGTH, config.capacity))
-    if (highest := tokenizer.highest_id) >= config.vocab_size:
-        raise EncoderError(
-            f"{folder}: the tokenizer's tokens go up to number {highest}, but the encoder has {config.vocab_size}, "
-            "from 0 on. They do not belong together."
-        )
+    tokenizer = _tokenizer(folder, config, max_length or min(MAX_LENGTH, config.capacity))
     return build_encoder(config, _translate(config, _read_weights(folder), folder)), tokenizer
 
 
@@ -56,12 +51,17 @@ def _check_length(source: str | Path, config: EncoderConfig, max_length: int | N
 
 
 def check_encoder(source: str | Path, max_length: int) -> None:
-    """Raise what `load_encoder` would raise, as far as an encoder's configuration tells it; nothing is fetched."""
+    """Raise what `load_encoder` would raise, as far as it shows without reading weights; nothing is fetched."""
     config = known_config(source)
     if config is None and (source == "embedded" or _is_path(source)):
         config = _config(_find(source))
-    if config is not None:
-        _check_length(source, config, max_length)
+    if config is None:
+        return
+    _check_length(source, config, max_length)
+    folder = Path(source).expanduser()
+    if source != "embedded" and folder.is_dir():
+        _tokenizer(folder, config, max_length)
+        _weight_files(folder)
 
 
 def known_config(source: str | Path) -> EncoderConfig | None:
@@ -200,8 +200,19 @@ def _download(name: str) -> Path:
     return folder
 
 
-def _read_weights(folder: Path) -> dict[str, Tensor]:
-    """All published weights of a folder, in one file or in several with an index."""
+def _tokenizer(folder: Path, config: EncoderConfig, max_length: int) -> Tokenizer:
+    """The tokenizer of a folder, whose tokens the encoder has."""
+    tokenizer = Tokenizer.load(_file(folder, "tokenizer.json"), max_length)
+    if (highest := tokenizer.highest_id) >= config.vocab_size:
+        raise EncoderError(
+            f"{folder}: the tokenizer's tokens go up to number {highest}, but the encoder has {config.vocab_size}, "
+            "from 0 on. They do not belong together."
+        )
+    return tokenizer
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    """The files with the published weights of a folder: one, or several with an index."""
     if (folder / INDEX).is_file() and not (folder / WEIGHTS).is_file():
         listed = _read_json(folder / INDEX).get("weight_map")
         if not isinstance(listed, dict):
@@ -209,11 +220,15 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
         files = sorted({str(file) for file in listed.values()})
     else:
         files = [WEIGHTS]
+    if outside := [name for name in files if Path(name).name != name]:
+        raise EncoderError(f"{folder / INDEX} names {outside[0]!r}, which is outside its folder.")
+    return [_file(folder, name) for name in files]
+
+
+def _read_weights(folder: Path) -> dict[str, Tensor]:
+    """All published weights of a folder."""
     weights: dict[str, Tensor] = {}
-    for name in files:
-        if Path(name).name != name:
-            raise EncoderError(f"{folder / INDEX} names {name!r}, which is outside its folder.")
-        path = _file(folder, name)
+    for path in _weight_files(folder):
         try:
             weights |= load_file(path)
         except (SafetensorError, OSError, ValueError) as error:
