@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import shutil
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         f"tasks:\n  form: {{train: {TASK_FILE.with_name('form.csv')}, text: text, label: label}}\n"
         "train: {epochs: 1}\n"
     )
+    shutil.copytree(TASK_FILE.parent, folder / "tasks")
     return folder
 
 

@@ -2,6 +2,7 @@
 
 import os
 
+import numpy as np
 import pytest
 
 from onepass.errors import ConfigError
@@ -303,3 +304,24 @@ class TestFaults:
         assert faults(tmp_path / "tone.csv").endswith(
             f"Write a task file for it with: onepass init {tmp_path}/tone.csv"
         )
+
+
+def test_a_mapping_is_read_like_a_file_with_paths_from_the_working_folder(write, tmp_path, monkeypatch):
+    write("")
+    monkeypatch.chdir(tmp_path)
+    keys = {"train": "topic.csv", "text": "headline", "label": "topic"}
+    given = {"encoder": tmp_path / "folder", "tasks": {"topic": keys, 7: keys}, "train": {"epochs": 3}}
+    file = read_task_file(given, ["train.epochs=1", "tasks.topic.metric=macro_f1"])
+    assert file.tasks["topic"].train == tmp_path / "topic.csv" and file.tasks["topic"].metric == "macro_f1"
+    assert (file.encoder, file.train, list(file.tasks)) == (str(tmp_path / "folder"), {"epochs": 1}, ["topic", "7"])
+    assert given["train"] == {"epochs": 3} and "metric" not in keys
+    assert faults({"tasks": {"a": {"train": "topic.csv", "label": "topic"}}}).startswith("The task file: task 'a' has")
+
+
+def test_one_override_may_be_given_by_itself(write):
+    assert read_task_file(write(f"tasks:\n  topic: {TOPIC}"), "epochs=2").train == {"epochs": 2}
+
+
+def test_a_table_in_place_of_a_file_is_named_as_one():
+    table = np.zeros((2, 2))
+    assert "train is a ndarray." in faults({"tasks": {"a": {"train": table, "text": "text", "label": "label"}}})

@@ -1,5 +1,6 @@
 """A task file while it is read: its values as they are written, and where each of them stands."""
 
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,11 @@ class Draft:
             found = shown(document.value)
             raise ConfigError(f"{path} is {found}. A task file is a mapping with the keys {', '.join(TOP_KEYS)}.")
         return cls(path, document.value, {place: f"{path}, line {line}" for place, line in document.lines.items()})
+
+    @classmethod
+    def given(cls, values: Mapping[str, Any], what: str) -> "Draft":
+        """Of values from Python or the command line; paths in them start at the working folder."""
+        return cls(Path.cwd() / "given", dict(values), {(): what})
 
     def fault(self, place: Place, what: str) -> None:
         while place and place not in self.origins:

@@ -9,7 +9,7 @@
 All faults are raised at once, each with its file and line.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -24,25 +24,28 @@ from onepass.tasks.task import FILE_KEYS, TASK_KEYS, Task, shown
 
 
 def read_task_file(
-    path: str | Path, overrides: Sequence[str] = (), checks: Sequence[Check] = (), require: Sequence[str] = ("train",)
+    source: str | Path | Mapping[str, Any],
+    overrides: str | Sequence[str] = (),
+    checks: Sequence[Check] = (),
+    require: Sequence[str] = ("train",),
 ) -> TaskFile:
-    """Reads a task file; one ConfigError holds all its faults.
+    """Reads a task file, or a mapping with what would stand in one; one ConfigError holds all its faults.
 
-    overrides: "train.epochs=1", "method=mtop", "tasks.topic.metric=macro_f1". Paths in the file start at its folder,
-        paths in overrides at the working folder.
+    overrides: "train.epochs=1", "method=mtop", "tasks.topic.metric=macro_f1". Paths in a file start at its folder,
+        paths in a mapping and in overrides at the working folder.
     checks: what the layers above know (kinds, methods, training options). Each gets the file as far as it is valid,
         without the tasks that have faults of their own, and returns faults.
     require: the optional keys that each task must have here.
     """
-    draft = Draft.read(Path(path))
-    for override in overrides:
+    draft = Draft.given(source, "The task file") if isinstance(source, Mapping) else Draft.read(Path(source))
+    for override in [overrides] if isinstance(overrides, str) else overrides:
         draft.override(override)
     return _checked(draft, checks, require)
 
 
 def make_task(name: str, keys: dict[str, Any], checks: Sequence[Check] = ()) -> Task:
     """A task from values given in Python or on the command line, checked like those of a task file."""
-    draft = Draft(Path.cwd() / "command", {"tasks": {name: keys}}, {(): "The task"})
+    draft = Draft.given({"tasks": {name: keys}}, "The task")
     return _checked(draft, checks, require=("train",)).tasks[name]
 
 
@@ -61,6 +64,7 @@ def _built(draft: Draft, require: Sequence[str]) -> TaskFile:
         if key not in TOP_KEYS:
             draft.fault((key,), unknown("key", key, TOP_KEYS))
     encoder = data.get("encoder", "embedded")
+    encoder = str(encoder) if isinstance(encoder, Path) else encoder
     if not isinstance(encoder, str) or not encoder.strip():
         draft.fault(("encoder",), f"encoder is {shown(encoder)}. Possible: embedded, a hub name, a folder.")
         encoder = "embedded"
@@ -91,7 +95,7 @@ def _tasks(draft: Draft, value: Any, require: Sequence[str]) -> dict[str, Task]:
     if not isinstance(value, dict) or not value:
         draft.fault(("tasks",), f"tasks is {shown(value)}. Needed: a mapping from each task's name to its keys.")
         return {}
-    tasks = {name: _task(draft, name, keys, require) for name, keys in value.items()}
+    tasks = {str(name): _task(draft, str(name), keys, require) for name, keys in value.items()}
     return {name: task for name, task in tasks.items() if task is not None}
 
 

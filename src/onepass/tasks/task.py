@@ -112,7 +112,11 @@ def spelling(name: str) -> str:
 
 def shown(value: Any) -> str:
     """What was found, short enough for a message."""
-    if isinstance(value, (dict, list)) and value:
+    if value is None or (isinstance(value, (str, dict, list)) and not value):
+        return "empty"
+    if isinstance(value, (dict, list)):
         return "a mapping" if isinstance(value, dict) else f"a list of {len(value)}"
     text = repr(value)
-    return "empty" if value in (None, "", {}, []) else text if len(text) <= 80 else f"{text[:77]}..."
+    if "\n" in text:  # a table or an array, given in Python
+        return f"a {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -105,10 +105,10 @@ def average(results: Mapping[str, Mapping[str, Any]]) -> float:
 
 def evaluate(
     model: Model | str | Path,
-    file: str | Path | TaskFile | None = None,
+    file: str | Path | Mapping[str, Any] | TaskFile | None = None,
     *,
     split: str = "test",
-    overrides: Sequence[str] = (),
+    overrides: str | Sequence[str] = (),
 ) -> dict[str, Any]:
     """Score a model, or that of a folder, on the files of a task file, or on those its tasks were trained from.
 
@@ -168,7 +168,9 @@ def validation_rows(model: Model, numbers: Sequence[int], data: Path | None = No
     return found
 
 
-def tasks_of(model: Model, file: str | Path | TaskFile | None, overrides: Sequence[str] = ()) -> dict[str, Task]:
+def tasks_of(
+    model: Model, file: str | Path | Mapping[str, Any] | TaskFile | None, overrides: str | Sequence[str] = ()
+) -> dict[str, Task]:
     """The model's tasks as a task file gives them (see `as_given`), or as they were trained."""
     known = {task.name: task for task in model.tasks}
     if overrides and (file is None or isinstance(file, TaskFile)):

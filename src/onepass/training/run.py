@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from accelerate.utils import set_seed
 
@@ -44,16 +45,18 @@ CHECKS = (check_method, check_kinds, check_served, check_train)
 
 
 def train(
-    file: str | Path | TaskFile,
+    file: str | Path | Mapping[str, Any] | TaskFile,
     output: str | Path | None = None,
     *,
-    overrides: Sequence[str] = (),
+    overrides: str | Sequence[str] = (),
     overwrite: bool = False,
     resume: bool = False,
     progress: bool = True,
 ) -> Model:
     """Train a model on the tasks of a task file, and write its folder if `output` is given.
 
+    A mapping is read as a task file with that content; `overrides` give keys other values, as on the command line:
+    `["method=mtdnn", "train.seed=1"]`.
     All faults of the task file and of the data are raised at once, before anything is trained or written.
     A long training leaves checkpoints beside its output; `resume` goes on from the last one, if there is one.
     """
