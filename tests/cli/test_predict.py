@@ -259,6 +259,7 @@ def test_a_file_is_asked_the_tasks_whose_columns_it_has(run, model, mails, tmp_p
     assert result.exit_code == 0, result.stderr
     assert list(read(tmp_path / "out.csv")[0])[2:] == ["topic", "topic_score", "tone", "truncated"]
     assert "Not asked, because" in result.stderr and "lacks columns that they read: same." in result.stderr
+    assert "With --text COLUMN all tasks on single texts read that column." in result.stderr
     assert json.loads(run("predict", model, "--input", mails, "--json").stdout.splitlines()[0])["tasks"].keys() == {
         "topic",
         "tone",

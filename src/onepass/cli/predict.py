@@ -228,7 +228,10 @@ def _stream(source: Source, questions: Questions, input: Path, versions_of: Aski
 
 def _say_left(input: Path, tasks: Sequence[str]) -> None:
     if tasks:
-        say(f"Not asked, because {input} lacks columns that they read: {', '.join(tasks)}.")
+        say(
+            f"Not asked, because {input} lacks columns that they read: {', '.join(tasks)}. "
+            "With --text COLUMN all tasks on single texts read that column."
+        )
 
 
 def _run(job: FileJob, show_progress: bool, json: bool) -> None:
