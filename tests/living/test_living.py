@@ -250,7 +250,7 @@ def test_what_cannot_be_done_is_refused_and_nothing_changes(
         (lambda: living.update_task(folder, "spam", {"train": "no.csv"}, QUICK), ConfigError, "there is no file"),
         (lambda: living.remove_task(folder, "tone"), ConfigError, "Unknown task 'tone'"),
         (lambda: living.change_thresholds(folder, ["price"], 0.5), ConfigError, "kind regression"),
-        (lambda: living.change_thresholds(folder, ["spam"], {"best": "f1"}), DataError, "names no validation file"),
+        (lambda: living.change_thresholds(folder, ["spam"], {"best": "f1"}), DataError, "names no file of its rows"),
         (lambda: living.rename_task(folder, "spam", "topic"), ConfigError, "already"),
         (lambda: living.rename_task(folder, "spam", "../x"), ConfigError, "no task name"),
         (lambda: living.rename_task(folder, "tone", "x"), ConfigError, "Unknown task"),

@@ -12,6 +12,7 @@ import pytest
 import onepass
 from onepass.atomic import read_json, verify
 from onepass.errors import OnepassError
+from onepass.living import change_thresholds
 from onepass.server.archive import pack, unpack
 from onepass.server.changer import install, learn, main, remove
 from onepass.server.folder import revision_of
@@ -59,6 +60,21 @@ def test_a_task_gets_other_labels_only_if_that_is_said(folder: Path, tmp_path: P
         learn(folder, {"name": "topic", "keys": keys, "options": {}})
     learn(folder, {"name": "topic", "keys": {**keys, "labels": []}, "options": {}})
     assert read_json(folder / "tasks" / "topic" / "task.json")["labels"] == ["x", "y"]
+
+
+@pytest.mark.parametrize("name", ["goals", "tone"])
+def test_the_other_tasks_are_scored_when_the_rows_of_a_taught_one_are_gone(
+    folder: Path, tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(f'{{"text": "goal {row}", "label": "{row % 2}"}}\n' for row in range(120)))
+    keys = {"train": str(rows), "text": "text", "label": "label", "kind": "classification"}
+    learn(folder, {"name": name, "keys": keys, "options": {"epochs": 1}})
+    rows.unlink()
+    assert read_json(folder / "tasks" / name / "task.json")["train"] is None
+    assert set(onepass.evaluate(folder)["tasks"]) == {"topic", "tone", "same"} - {name}
+    assert f"{name} is not scored: it names no file of its rows" in caplog.text
+    assert name not in change_thresholds(folder, None, {"best": "f1"})[2]
 
 
 def test_rows_of_one_label_teach_nothing(folder: Path, tmp_path: Path) -> None:

@@ -29,9 +29,16 @@ log = logging.getLogger(__name__)
 
 
 def add_tasks(
-    folder: Path, tasks: Sequence[Task], options: AddOptions | None = None, progress: bool = True
+    folder: Path,
+    tasks: Sequence[Task],
+    options: AddOptions | None = None,
+    progress: bool = True,
+    rows_stay: bool = True,
 ) -> tuple[Model, Proof]:
-    """Train further tasks on top of a model that stays as it is, and write them to its folder."""
+    """Train further tasks on top of a model that stays as it is, and write them to its folder.
+
+    Where their rows do not stay where they are, the tasks name no file to find them in later.
+    """
     options = options or AddOptions()
     with changing(folder) as change:
         model = change.model
@@ -40,14 +47,21 @@ def add_tasks(
         check_new_names(model, [task.name for task in tasks], anew)
         for item in _read(tasks, model.tokenizer, options):
             train_task(model, item, options, progress)
+            if not rows_stay:
+                _name_no_rows(model)
             change.write(len(model.tasks) - 1)
         return model, change.prove()
 
 
 def update_task(
-    folder: Path, name: str, keys: Mapping[str, Any], options: AddOptions | None = None, progress: bool = True
+    folder: Path,
+    name: str,
+    keys: Mapping[str, Any],
+    options: AddOptions | None = None,
+    progress: bool = True,
+    rows_stay: bool = True,
 ) -> tuple[Model, Proof]:
-    """Train a task anew, on other data if `keys` name some.
+    """Train a task anew, on other data if `keys` name some; `rows_stay` as for `add_tasks`.
 
     Its labels keep their order, and new ones of the rows follow; `labels` in `keys` replaces them all, an empty list
     by those of the rows.
@@ -69,10 +83,17 @@ def update_task(
             task = task.model_copy(update={"labels": _labels_anew(old, task)})
         (item,) = _read([task], model.tokenizer, options)
         train_task(model, item, options, progress)
+        if not rows_stay:
+            _name_no_rows(model)
         model.records[-1]["version"] = version + 1
         model.replace_by_last(number)
         change.write(number, order=change.orders[name])
         return model, change.prove()
+
+
+def _name_no_rows(model: Model) -> None:
+    """Let the last task name no training file."""
+    model.tasks[-1] = model.tasks[-1].model_copy(update={"train": None})
 
 
 def change_thresholds(

@@ -35,10 +35,11 @@ def learn(folder: Path, job: dict[str, Any]) -> str:
     if (folder / "tasks" / job["name"]).is_dir():
         # What it was validated and tested on may have other columns, and be on another machine.
         rows_only = {"validation": Task.model_fields["validation"].default, "test": None}
-        return str(update_task(folder, job["name"], {**rows_only, **job["keys"]}, options, progress=True)[1])
-    return str(
-        add_tasks(folder, [make_task(job["name"], job["keys"], checks=[check_kinds])], options, progress=True)[1]
-    )
+        _, proof = update_task(folder, job["name"], {**rows_only, **job["keys"]}, options, rows_stay=False)
+    else:
+        task = make_task(job["name"], job["keys"], checks=[check_kinds])
+        _, proof = add_tasks(folder, [task], options, rows_stay=False)  # they are deleted with the job
+    return str(proof)
 
 
 def install(folder: Path, job: dict[str, Any]) -> str:

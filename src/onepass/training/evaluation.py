@@ -127,8 +127,8 @@ def evaluate(
             continue
         given = tasks[task.name]
         used[task.name] = "validation" if split == "validation" or given.test is None else "test"
-        if used[task.name] == "validation" and learned_from_all(model, number, given):
-            log.warning("%s is not scored: it learned from all its rows and has no test file", task.name)
+        if used[task.name] == "validation" and (reason := without_rows(model, number, given)):
+            log.warning("%s is not scored: %s, and there is no test file", task.name, reason)
             continue
         try:
             examples[number] = rows_of(model, number, given, used[task.name])
@@ -138,7 +138,7 @@ def evaluate(
         advice = "\nIf the data are elsewhere now, name them in a task file: onepass evaluate MODEL TASKS.YAML"
         raise DataError(listed(faults) + (advice if file is None else ""))
     if not examples:
-        raise DataError("There is nothing to score: the tasks learned from all their rows. Give a test file.")
+        raise DataError("There is nothing to score: no task has rows that it did not learn from. Give a test file.")
     results = {}
     for number, logits in all_logits(model, examples).items():
         task, targets = tasks[model.names[number]], examples[number].targets
@@ -158,8 +158,8 @@ def validation_rows(model: Model, numbers: Sequence[int], data: Path | None = No
         task = model.tasks[number]
         given = task if data is None else task.model_copy(update={"validation": data})
         try:
-            if learned_from_all(model, number, given):
-                raise DataError(f"Task {task.name!r} has no validation rows: it learned from all. Give a data file.")
+            if reason := without_rows(model, number, given):
+                raise DataError(f"Task {task.name!r} has no validation rows: {reason}. Give a data file.")
             found[number] = rows_of(model, number, given, "validation")
         except DataError as error:
             faults.append(str(error))
@@ -211,10 +211,13 @@ def as_given(task: Task, given: Task) -> Task:
     return found
 
 
-def learned_from_all(model: Model, number: int, given: Task) -> bool:
-    """Whether a share of the task's rows would be rows that it was trained on: of few rows none is held back."""
-    held_back = model.records[number].get("rows", {}).get("validation")
-    return isinstance(given.validation, float) and held_back == 0 and given.train == model.tasks[number].train
+def without_rows(model: Model, number: int, given: Task) -> str:
+    """Why there is no share of a task's training rows to judge it on, if so."""
+    if not isinstance(given.validation, float) or given.train != model.tasks[number].train:
+        return ""
+    if model.records[number].get("rows", {}).get("validation") == 0:  # of few rows none is held back
+        return "it learned from all its rows"
+    return "it names no file of its rows (a server keeps none of those it is sent)" if given.train is None else ""
 
 
 def rows_of(model: Model, number: int, given: Task, split_name: str) -> Examples:

@@ -12,7 +12,7 @@ from onepass.errors import ConfigError, OnepassError, listed, unknown
 from onepass.heads import make_kind, options_of_kind
 from onepass.heads.thresholds import Rule, read_threshold
 from onepass.model import Model
-from onepass.training.evaluation import all_logits, learned_from_all, score_again, score_decisions, validation_rows
+from onepass.training.evaluation import all_logits, score_again, score_decisions, validation_rows, without_rows
 
 log = logging.getLogger(__name__)
 
@@ -64,14 +64,13 @@ def _score_anew(model: Model, numbers: Sequence[int]) -> None:
 
 def _with_rows(model: Model, numbers: Sequence[int]) -> list[int]:
     """The tasks that have validation rows to choose on; all of them if none has, for the caller to say so."""
-    without = [number for number in numbers if learned_from_all(model, number, model.tasks[number])]
-    if len(without) == len(numbers):
+    reasons = {number: without_rows(model, number, model.tasks[number]) for number in numbers}
+    if all(reasons.values()):
         return list(numbers)
-    for number in without:
-        log.warning(
-            "%s stays as it is: it learned from all its rows, and has none to choose on", model.tasks[number].name
-        )
-    return [number for number in numbers if number not in without]
+    for number, reason in reasons.items():
+        if reason:
+            log.warning("%s stays as it is: %s, and there are none to choose on", model.tasks[number].name, reason)
+    return [number for number in numbers if not reasons[number]]
 
 
 def _check(model: Model, numbers: Sequence[int], value: Any) -> None:
