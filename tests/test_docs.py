@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 
 import onepass
+from onepass.cli.app import app
 from onepass.examples import TASK_FILE
 from onepass.heads import KINDS
 from onepass.methods import METHODS
@@ -46,6 +48,25 @@ def test_python_code_in_the_pages_runs(page: Path, workplace: Path, monkeypatch:
     for code in blocks(page, "python"):
         names: dict[str, Any] = {}
         exec(compile(code, str(page), "exec"), names)
+
+
+def commands() -> dict[str, set[str]]:
+    """Every command, as it is typed, with its options."""
+    found: dict[str, set[str]] = {}
+    left: list[tuple[str, Any]] = [("", typer.main.get_command(app))]
+    while left:
+        name, command = left.pop()
+        left += [(f"{name} {part}".strip(), inner) for part, inner in getattr(command, "commands", {}).items()]
+        found[name] = {option for given in command.params for option in (*given.opts, *given.secondary_opts)}
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_in_the_pages_have_the_options_they_are_given(page: Path) -> None:
+    known = commands()
+    for name, rest in re.findall(r"\bonepass ((?:bench )?[a-z]+)\b([^`\n|]*)", page.read_text(encoding="utf-8")):
+        if name in known:
+            assert set(re.findall(r"(?<!\S)--[a-z][a-z0-9-]+", rest)) <= known[name], f"onepass {name}{rest}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

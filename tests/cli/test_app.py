@@ -33,6 +33,7 @@ def test_flags_of_measurements_take_no_value_either(run):
 
 def test_the_list_of_commands_cuts_no_sentence(run):
     assert "..." not in run("-h").stdout.partition("Commands:")[2]
+    assert "..." not in run("bench", "-h").stdout.partition("Commands:")[2]
 
 
 def test_the_version_is_shown(run):

@@ -59,7 +59,7 @@ def accuracy(
     limit: Limit = None,
     json: Json = False,
 ) -> None:
-    """Train methods on a suite over several seeds and compare them on its test files.
+    """Compare methods over several seeds. They are trained on a suite and scored on its test files.
 
     onepass bench accuracy --suite suites/nhc8.yaml --methods "readers single" --seeds 3
     """
@@ -109,7 +109,7 @@ def training(
     method: Annotated[str, typer.Option(help="The method to train.")] = "readers",
     json: Json = False,
 ) -> None:
-    """Time of a training row as the number of tasks grows, and the memory of a training on the CPU."""
+    """Time of a training row as the number of tasks grows. Also the memory of a training on the CPU."""
     from onepass.bench.training import cost_per_row, peak_memory
 
     counts = whole_numbers("tasks", tasks)

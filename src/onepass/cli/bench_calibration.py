@@ -21,7 +21,9 @@ def calibration(
     target: Annotated[float, typer.Option(help="The precision that thresholds are chosen for.")] = 0.9,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Calibration error before and after, and what thresholds for a precision reach, on a suite's test rows.
+    """How far probabilities can be relied on. Calibration error before and after, and what thresholds reach.
+
+    The rows are the test rows of a suite.
 
     onepass bench calibration --suite suites/content.yaml
     """

@@ -24,16 +24,16 @@ def cost(
     threads: Threads = None,
     int8: Annotated[bool, typer.Option("--int8", help="The engine in 8 bits; the plain pass stays in 32.")] = False,
     by_row: Annotated[
-        bool, typer.Option("--by-row", help="The same with a scale of its own for each row, the gate's second choice.")
+        bool, typer.Option("--by-row", help="The same with a scale of its own for each row, the gate's last choice.")
     ] = False,
-    bf16: Annotated[bool, typer.Option("--bf16", help="All in 16 bits, the gate's last choice.")] = False,
+    bf16: Annotated[bool, typer.Option("--bf16", help="All in 16 bits, the gate's second choice.")] = False,
     cpu: Annotated[
         bool, typer.Option("--cpu", help="CPU time instead of the clock's, for a machine that is busy otherwise.")
     ] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the curve into this file.", metavar="FILE.png")] = None,
     json: Json = False,
 ) -> None:
-    """Time of N tasks as a multiple of one plain pass of the same runtime, measured in turns in one run.
+    """Time of N tasks as a multiple of one plain pass. Both by the same runtime, in turns in one run.
 
     onepass bench cost --tasks 8,100,1000 --plot cost.png
     """
@@ -86,7 +86,7 @@ def throughput(
     rivals: Annotated[bool, typer.Option(help="Also run what people do with transformers and ONNX Runtime.")] = True,
     json: Json = False,
 ) -> None:
-    """Texts per second from strings to labels, of the engine and of what people use instead."""
+    """Texts per second from strings to labels. Of the engine, and of what people use instead."""
     from onepass.bench.throughput import WORKLOADS
     from onepass.bench.throughput import throughput as measure
 
@@ -146,7 +146,7 @@ def device(
     rounds: Annotated[int, typer.Option(help="Times that each is run.", min=1)] = 3,
     json: Json = False,
 ) -> None:
-    """Tokens per second of a model on a GPU in bf16, against the same encoder in transformers."""
+    """Tokens per second on a GPU in bf16. Of a model, and of the same encoder in transformers."""
     import torch
 
     from onepass.bench.device import device as measure

@@ -37,7 +37,7 @@ def methods(
     limit: Limit = None,
     json: Json = False,
 ) -> None:
-    """Compare methods on a suite: accuracy, passes, weights, multiplications, time per text.
+    """Compare methods: accuracy, passes, weights, time per text. They are trained on a suite.
 
     onepass bench methods --suite suites/nhc8.yaml --jobs 12
     """
@@ -80,7 +80,7 @@ def scaling(
     output: Output = Path("runs/scaling.jsonl"),
     json: Json = False,
 ) -> None:
-    """Score a suite's first tasks as more tasks are trained with them (CA-MTL's figure 7)."""
+    """Score the first tasks as more are trained with them. This is CA-MTL's figure 7."""
     from onepass.bench.subsets import task_scaling
 
     listen(quiet=json)
@@ -108,7 +108,7 @@ def affinity(
     output: Output = Path("runs/left-out.jsonl"),
     json: Json = False,
 ) -> None:
-    """Train with all tasks and without each one: what a task does to every other."""
+    """What a task does to every other. It trains with all tasks, and without each one."""
     from onepass.bench.subsets import leave_one_out
 
     listen(quiet=json)
@@ -128,7 +128,7 @@ def tasks(
     ] = None,
     json: Json = False,
 ) -> None:
-    """How the tasks of a trained model stand to each other: CovSim, and what a step on one does to another."""
+    """How the tasks of a trained model stand to each other. CovSim, and what a step on one does to another."""
     from onepass.bench.tasks import relations
     from onepass.model import Model
 

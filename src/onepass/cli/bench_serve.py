@@ -27,7 +27,7 @@ def serve(
     threads: Annotated[int, typer.Option(help="Threads of the worker; 0: one for each core.", min=0)] = 0,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Find a server's capacity, then overload it, break its workers, poison its batches, change its tasks.
+    """Find a server's capacity, then overload and break it. Workers are killed, batches poisoned, tasks changed.
 
     onepass bench serve runs/news
     """

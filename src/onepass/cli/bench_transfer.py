@@ -22,7 +22,7 @@ def transfer(
     limit: Limit = None,
     json: Json = False,
 ) -> None:
-    """Train each task alone, all together and all but each, and advise to keep, isolate or drop it.
+    """Advise which tasks to keep, isolate or drop. Each is trained alone, all together, and all but each.
 
     onepass bench transfer --suite suites/nhc8.yaml --jobs 12
     """
