@@ -3,6 +3,8 @@
 import json
 import shutil
 
+from onepass.cli.export import gate_parts
+
 
 def test_an_exported_folder_is_answered_by_the_engine_alike_and_without_torch(run, process, model, tmp_path):
     own = tmp_path / "model"
@@ -49,3 +51,10 @@ def test_8_bits_are_judged_on_the_validation_rows_of_the_training(run, model, tm
 def test_rows_without_8_bits_are_a_mistake(run, model):
     for arguments in (["tasks.yaml"], ["--calibrate", "texts.csv"], ["tasks.yaml", "--int8", "--calibrate", "t.csv"]):
         assert run("export", model, *arguments).exit_code == 2
+
+
+def test_what_was_tried_in_vain_is_told_in_words():
+    tried = {"computed": "nothing, but all in 16", "failed": {"tone": {}, "topic": {}}}
+    gate = {"computed": "all, by row", "tried": [tried], "tasks": {}}
+    words = "tried before: nothing, but all in 16 (tone, topic did not pass)"
+    assert gate_parts(gate) == ["computed in 8 bits: all, by row", words]

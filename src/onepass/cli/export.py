@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from onepass.cli.console import listen, show, table, write_json
+from onepass.cli.info import tried_before
 from onepass.errors import ConfigError
 
 
@@ -58,9 +59,7 @@ def export(
 
 def gate_parts(gate: dict[str, Any]) -> list[Any]:
     """What the gate of 8 bits found, for reading."""
-    parts: list[Any] = [f"computed in 8 bits: {gate['computed']}"]
-    for tried in gate["tried"]:
-        parts.append(f"not {tried['computed']}: {', '.join(tried['failed'])} did not pass")
+    parts: list[Any] = [f"computed in 8 bits: {gate['computed']}", *map(tried_before, gate["tried"])]
     if gate["tasks"]:
         numbers = ("rows", "changed", "fp32", gate["precision"])
         made = table("task", *numbers, numbers=numbers)

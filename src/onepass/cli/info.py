@@ -75,8 +75,13 @@ def _engine_lines(engine: dict[str, Any]) -> list[str]:
         return [
             f"engine   fp32 for now, though exported in {gate['precision']}: not tried in it: {untried}. Export again."
         ]
-    failed = [f"not {tried['computed']}: {', '.join(tried['failed'])} did not pass" for tried in gate["tried"]]
-    return [f"engine   {engine['precision']}; in 8 bits: {'; '.join([gate['computed'], *failed])}"]
+    parts = [gate["computed"], *map(tried_before, gate["tried"])]
+    return [f"engine   {engine['precision']}; in 8 bits: {'; '.join(parts)}"]
+
+
+def tried_before(tried: dict[str, Any]) -> str:
+    """What of 8 or 16 bits was tried in vain, and for whom."""
+    return f"tried before: {tried['computed']} ({', '.join(tried['failed'])} did not pass)"
 
 
 def _training_lines(found: dict[str, Any]) -> list[str]:
