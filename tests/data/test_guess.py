@@ -390,3 +390,9 @@ def test_a_file_of_which_no_row_can_be_read_is_not_said_to_have_none(tmp_path: P
     path.write_text('text,label\n"Stop!" he said,yes\n')
     with pytest.raises(DataError, match=r"row 1 \(line 2\)"):
         guess_task_file([path])
+
+
+def test_a_file_with_rows_that_cannot_be_read_is_not_said_to_be_read_as_a_whole(tmp_path: Path) -> None:
+    (tmp_path / "tone.csv").write_text('text,tone\nso it goes,calm\nno way at all,angry\n"never closed,calm\n')
+    columns = sample_columns(tmp_path / "tone.csv")
+    assert [column.cells for column in columns][1] == ["calm", "angry"] and not columns[1].whole

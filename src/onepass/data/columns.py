@@ -164,7 +164,7 @@ def sample_columns(path: Path) -> list[Column]:
     if not read:
         faults.check()
         raise DataError(f"{path} has no rows.")
-    return [Column(name, cells, whole=len(ranks) == read) for name, cells in columns.items()]
+    return [Column(name, cells, whole=len(ranks) == read and not faults) for name, cells in columns.items()]
 
 
 def _rank(row: int) -> int:
