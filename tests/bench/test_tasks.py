@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from onepass.bench.tasks import relations
 from onepass.cli.app import app
-from onepass.errors import ConfigError
+from onepass.errors import ConfigError, DataError
 from onepass.model import Model
 
 
@@ -38,3 +38,10 @@ def test_one_task_has_no_other_to_stand_to(model: Path) -> None:
     alone.discard(1)
     with pytest.raises(ConfigError, match="one task"):
         relations(alone)
+
+
+def test_a_task_without_a_file_of_its_rows_is_named(model: Path) -> None:
+    taught = Model.load(model)
+    taught.tasks[1] = taught.tasks[1].model_copy(update={"train": None})
+    with pytest.raises(DataError, match="'tone' names no train file, as after rows sent to a server"):
+        relations(taught)

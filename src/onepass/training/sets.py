@@ -85,7 +85,7 @@ def path_of(task: Task, split_name: str) -> Path:
         return source
     if isinstance(source, str):
         return hub_file(source, split_name) if source.startswith(PREFIX) else Path(source)
-    raise DataError(f"Task {task.name!r}: {split_name} is {source!r}. Give a data file.")
+    raise DataError(f"Task {task.name!r} names no {split_name} file, as after rows sent to a server. Give a data file.")
 
 
 def fingerprint(examples: Examples) -> str:
