@@ -108,7 +108,7 @@ def train(
     return trainer.model
 
 
-def checked(file: str | Path | TaskFile, overrides: Sequence[str]) -> TaskFile:
+def checked(file: str | Path | Mapping[str, Any] | TaskFile, overrides: str | Sequence[str]) -> TaskFile:
     """A task file that can be trained on; all its faults are raised at once."""
     if not isinstance(file, TaskFile):
         return read_task_file(file, overrides, checks=CHECKS)
