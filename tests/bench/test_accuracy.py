@@ -15,7 +15,8 @@ import pytest
 from onepass.bench.accuracy import bootstrap, plan, summarise
 from onepass.bench.fingerprint import suite_fingerprint
 from onepass.bench.plot import check_plot, plot_accuracy
-from onepass.bench.runs import Run, Running, run_all
+from onepass.bench.processes import Running
+from onepass.bench.runs import Run, run_all
 from onepass.errors import ConfigError, OnepassError
 from onepass.tasks import read_task_file
 

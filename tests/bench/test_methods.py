@@ -7,8 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from onepass.bench.accuracy import one_recipe, plan, summarise
+from onepass.bench.lines import read_lines
 from onepass.bench.methods import compare, cost_and_time
-from onepass.bench.runs import Run, read_lines, read_suite, run_all, run_once
+from onepass.bench.runs import Run, read_suite, run_all, run_once
 from onepass.bench.subsets import leave_one_out, task_scaling
 from onepass.cli.app import app
 from onepass.errors import ConfigError, OnepassError

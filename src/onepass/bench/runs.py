@@ -7,20 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
-import math
-import os
 import shutil
-import subprocess
-import sys
-import tempfile
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from tqdm import tqdm
@@ -28,17 +21,15 @@ from tqdm import tqdm
 from onepass.atomic import MANIFEST
 from onepass.bench.calibration import trust_of_model
 from onepass.bench.fingerprint import suite_fingerprint
+from onepass.bench.lines import add_line, begin_lines, read_lines
+from onepass.bench.processes import Running, serve_run, side_by_side
 from onepass.errors import ConfigError, OnepassError, listed, unknown
 
 if TYPE_CHECKING:
     from onepass.model import Model
     from onepass.tasks import TaskFile
 
-log = logging.getLogger(__name__)
 CHECKPOINT_EVERY_S = 120.0
-LINE_BEGINS = b'{"key": '
-PARENT = "ONEPASS_BENCH"
-"""The variable that tells a run's process which process started it"""
 
 
 @dataclass(frozen=True)
@@ -120,11 +111,6 @@ def holds_of(runs: Iterable[Run]) -> dict[Run, str]:
     return {run: found(run.suite, tuple(run.given)) for run in runs}
 
 
-def cache_beside(folder: Path) -> Path:
-    """Where runs keep what they asked of teachers that other runs ask the same."""
-    return folder.with_name("answers")
-
-
 def read_suite(run: Run) -> TaskFile:
     """The run's task file, with its method, options and tasks."""
     from onepass.tasks import read_task_file
@@ -193,138 +179,28 @@ def run_all(
     done. After `limit_s` seconds the runs under way are stopped, to go on with the next call, and the lines that there
     are returned.
     """
-    check_lines(output)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    _end_last_line(output)
+    begin_lines(output)
     runs = list(dict.fromkeys(runs))
     holds = holds_of(runs)
     wanted = {run.key: (None, holds[run]) for run in runs}  # None: lines that were written before it was kept
     done = {line["key"]: line for line in read_lines(output) if line.get("holds") in wanted.get(line["key"], ())}
     places = {run: place_of(run, holds[run], output) for run in runs}
-    waiting = [run for run in runs if not (is_whole(places[run]) if run.stays else run.key in done)]
-    running: list[Running] = []
+    left = [run for run in runs if not (is_whole(places[run]) if run.stays else run.key in done)]
     failures: list[str] = []
-    end = time.monotonic() + (math.inf if limit_s is None else limit_s)
-    bar = tqdm(total=len(runs), initial=len(runs) - len(waiting), unit="run", disable=not progress)
-    try:
-        while (waiting or running) and time.monotonic() < end:
-            able = [run for run in waiting if run.can_start][: jobs - len(running)]
-            for run in able:
-                waiting.remove(run)
-                running.append(Running(run, holds[run], places[run]))
-            if not running:
-                break  # what the others wait for has failed
-            time.sleep(0.2)
-            for entry in [entry for entry in running if entry.process.poll() is not None]:
-                running.remove(entry)
-                try:
-                    done[entry.run.key] = line = entry.line()
-                except OnepassError as error:
-                    failures.append(str(error))
-                    continue
-                with output.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(line) + "\n")
-                bar.set_postfix_str(f"{entry.run.label} seed {line['seed']}: {line['average']:.2f}")
-                bar.update()
-    finally:
-        for entry in running:
-            entry.process.kill()
-        for entry in running:
-            entry.process.wait()  # none outlives the bench, not even for a moment
-        bar.close()
+    over = side_by_side(left, lambda run: Running(run, holds[run], places[run]), jobs, limit_s)
+    with closing(over), tqdm(total=len(runs), initial=len(runs) - len(left), unit="run", disable=not progress) as bar:
+        for entry in over:
+            try:
+                done[entry.run.key] = line = entry.line()
+            except OnepassError as error:
+                failures.append(str(error))
+                continue
+            add_line(output, line)
+            bar.set_postfix_str(f"{entry.run.label} seed {line['seed']}: {line['average']:.2f}")
+            bar.update()
     if failures:
         raise OnepassError(listed(failures))
     return [done[run.key] | {"method": run.label} for run in runs if run.key in done]
-
-
-class Running:
-    """A run that is under way, in a process of its own."""
-
-    def __init__(self, run: Run, holds: str, folder: Path):
-        self.run, self.holds = run, holds
-        folder.parent.mkdir(exist_ok=True)
-        # Files, not pipes: a process that says more than a pipe holds would wait for a reader for ever.
-        self.out, self.err = _scratch(), _scratch()
-        command = [sys.executable, "-m", run.module, json.dumps(asdict(run)), str(folder)]
-        own = {PARENT: str(os.getpid())} | ({"ONEPASS_CACHE": str(cache_beside(folder))} if run.teachers else {})
-        self.process = subprocess.Popen(command, stdout=self.out, stderr=self.err, env=os.environ | own)
-
-    def line(self) -> dict[str, Any]:
-        """What is kept of the run, once its process is over."""
-        out, err = _text_of(self.out), _text_of(self.err)
-        if self.process.returncode < 0:
-            raise OnepassError(
-                f"{self.run.method}, seed {self.run.seed} was killed by signal {-self.process.returncode}, for want of "
-                "memory perhaps. The same command goes on; give it fewer --jobs."
-            )
-        if self.process.returncode:
-            raise OnepassError(f"{self.run.method}, seed {self.run.seed} failed:\n{err.strip()[-3000:]}")
-        line: dict[str, Any] = json.loads(out.splitlines()[-1])
-        return line | {"holds": self.holds}
-
-
-def _scratch() -> IO[str]:
-    return tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
-
-
-def _text_of(file: IO[str]) -> str:
-    with file:
-        file.seek(0)
-        return file.read()
-
-
-def check_lines(path: Path) -> None:
-    """Refuse to add to a file that holds something else than runs."""
-    if path.is_file():
-        with path.open("rb") as file:
-            first = next((line for line in file if line.strip()), LINE_BEGINS)[: len(LINE_BEGINS)].rstrip(b"\n")
-        if not LINE_BEGINS.startswith(first):
-            raise ConfigError(
-                f"{path} is no file of a bench's runs; their lines would be added to it. Give another --output."
-            )
-
-
-def _end_last_line(path: Path) -> None:
-    """After a kill it may have no end: what is added would be a part of it."""
-    if path.is_file() and (text := path.read_bytes()) and not text.endswith(b"\n"):
-        with path.open("ab") as file:
-            file.write(b"\n")
-
-
-def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of earlier runs; a last line that a kill cut short is passed over."""
-    if path.exists():
-        for text in path.read_text(encoding="utf-8").splitlines():
-            try:
-                yield json.loads(text)
-            except ValueError:
-                log.warning("%s: a broken line is passed over", path)
-
-
-def serve_run(kind: type[Run], run: Callable[..., dict[str, Any]]) -> None:
-    """What a run's process does: read the run from the command line, run it, write its line."""
-    specification: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in json.loads(sys.argv[1]).items()
-    }
-    wanted = kind(**specification)
-    _end_with(int(os.environ.get(PARENT, os.getppid())))
-    try:
-        sys.stdout.write(json.dumps(run(wanted, Path(sys.argv[2]))) + "\n")
-        if not wanted.stays:
-            shutil.rmtree(sys.argv[2], ignore_errors=True)
-    except OnepassError as error:
-        sys.exit(str(error))
-
-
-def _end_with(parent: int) -> None:
-    """End this process when the bench does: one that is killed, or ends while it starts a run, cannot end it itself."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onepass.bench.runs import Run, cache_beside, holds_of, place_of, read_suite, run_all
+from onepass.bench.processes import cache_beside
+from onepass.bench.runs import Run, holds_of, place_of, read_suite, run_all
 
 if TYPE_CHECKING:
     from onepass.tasks import TaskFile

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from onepass.bench.runs import Run, read_suite, serve_run, trained
+from onepass.bench.processes import serve_run
+from onepass.bench.runs import Run, read_suite, trained
 from onepass.errors import ConfigError
 
 if TYPE_CHECKING:
