@@ -8,17 +8,16 @@ from typer.testing import CliRunner
 
 from onepass.analysis.cost import untrained_model
 from onepass.bench.paper import (
-    Table,
     beside,
     figures_of,
     is_of_a_task,
     make_run,
     order_of,
-    read_table,
     repeat,
     with_means,
 )
 from onepass.bench.runs import Run, run_once
+from onepass.bench.table import Table, read_table
 from onepass.bench.transfer import TransferRun, run_transfer
 from onepass.cli.app import app
 from onepass.encoder.loading import load_encoder

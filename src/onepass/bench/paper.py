@@ -1,143 +1,20 @@
-"""A table of a paper, repeated on a suite: the paper's figures beside ours.
-
-A configuration names the table's rows, each a method with its options, and what the paper reports for it. Its encoder
-and recipe (`published`) are used only when asked for: they are for the paper's own benchmark, not for small suites.
-
-    title: MTOP, table 3 ...
-    paper: arXiv:2205.10744
-    protocol: train                # or new_task, removal, one_by_one
-    published: {encoder: ..., train: {...}, target_train: {...}}
-    groups: {small: [rte, mrpc]}   # means over some tasks, where the suite has them
-    new: [scitail]                 # the tasks that come later; suites without them take a quarter of their own
-    orders: [[mnli, qqp], ...]     # one_by_one: the order of the sources for each seed, where the suite has them
-    rows:
-    - {name: MT-DNN, method: mtdnn, paper: {average: 86.0}}
-    - {name: ..., method: {name: mtop, prompts: single}, train: {sampler: annealed}, paper: {average: 87.4}}
-"""
+"""A table of a paper, repeated on a suite: the paper's figures beside ours."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
 
 from onepass.analysis.spread import score_spread
 from onepass.bench.accuracy import one_recipe
 from onepass.bench.runs import Run, read_suite, run_all
-from onepass.bench.transfer import PROTOCOLS, TransferRun, new_tasks_of
-from onepass.errors import ConfigError, listed, unknown
-from onepass.plain_yaml import parse
-from onepass.tasks import MethodChoice, TaskFile
-
-PUBLISHED = ("encoder", "train", "target_train")
-Figures = dict[str, float]
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of a paper's table."""
-
-    name: str
-    method: str | dict[str, Any] | None = None
-    """None: the paper's figures alone, of a system that is not here"""
-    train: dict[str, Any] = field(default_factory=dict)
-    """Training options that make the row what it is, as its sampler"""
-    without: tuple[str, ...] = ()
-    """Tasks that are left out of the training; where the suite has none of them, as many from its end"""
-    ways: tuple[dict[str, Any], ...] = ()
-    """new_task: how the new tasks are learned (see onepass.analysis.transfer.NewTask)"""
-    base: bool = True
-    """new_task: whether the other tasks are trained first"""
-    paper: Figures = field(default_factory=dict)
-
-    @property
-    def choice(self) -> MethodChoice:
-        given = {"name": self.method} if isinstance(self.method, str) else dict(self.method or {})
-        return MethodChoice(name=str(given.pop("name", "readers")), options=given)
-
-    @property
-    def method_text(self) -> str:
-        """As `onepass bench accuracy --methods` takes it."""
-        options = ",".join(f"{key}={json.dumps(value).strip(chr(34))}" for key, value in self.choice.options.items())
-        return f"{self.choice.name}:{options}" if options else self.choice.name
-
-
-@dataclass(frozen=True)
-class Table:
-    """A paper's table."""
-
-    title: str
-    paper: str
-    rows: tuple[Row, ...]
-    protocol: str = "train"
-    published: dict[str, Any] = field(default_factory=dict)
-    groups: dict[str, list[str]] = field(default_factory=dict)
-    new: tuple[str, ...] = ()
-    orders: tuple[Sequence[str], ...] = ()
-    note: str = ""
-
-
-def read_table(path: str | Path) -> Table:
-    """A configuration; all its faults are raised at once."""
-    try:
-        document = parse(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path} is not UTF-8 text. Give a table of configs/papers.") from None
-    faults = [f"line {line}: {what}" for line, what in document.faults]
-    if faults or not isinstance(document.value, dict) or not isinstance(document.value.get("rows"), list):
-        raise ConfigError(f"{path} is no paper's table: {listed(faults) if faults else 'it has no list of rows.'}")
-    given = dict(document.value)
-    rows = [dict(row) if isinstance(row, dict) else {"name": str(row)} for row in given.pop("rows")]
-    faults += [unknown("key", key, _names(Table)) for key in given if key not in _names(Table)]
-    faults += [unknown("key of a row", key, _names(Row)) for row in rows for key in row if key not in _names(Row)]
-    faults += [f"{key} is missing." for key in ("title", "paper") if key not in given]
-    names = [str(row.get("name")) for row in rows]
-    faults += [f"two rows are named {name!r}." for name in dict.fromkeys(names) if names.count(name) > 1]
-    if faults:
-        raise ConfigError(f"{path}: {listed(faults)}")
-    try:
-        table = TypeAdapter(Table).validate_python({**given, "rows": rows})
-    except ValidationError as error:
-        faults = [f"{_place(fault['loc'])}: {fault['msg']}." for fault in error.errors()]
-        raise ConfigError(f"{path}: {listed(faults)}") from None
-    if faults := table_faults(table):
-        raise ConfigError(f"{path}: {listed(faults)}")
-    return table
-
-
-def _place(keys: Sequence[str | int]) -> str:
-    """
-    >>> _place(["rows", 0, "train"])
-    'rows, 1, train'
-    """
-    return ", ".join(str(key + 1) if isinstance(key, int) else key for key in keys)
-
-
-def table_faults(table: Table) -> list[str]:
-    """What names no method, option, protocol or way that there is."""
-    from onepass.analysis.transfer import NewTask
-    from onepass.methods import method_faults
-    from onepass.training.options import check_train
-
-    faults = []
-    if table.protocol not in ("train", *PROTOCOLS):
-        faults.append(unknown("protocol", table.protocol, ("train", *PROTOCOLS)))
-    faults += [unknown("key of published", key, PUBLISHED) for key in table.published if key not in PUBLISHED]
-    for options in (table.published.get("train", {}), table.published.get("target_train", {})):
-        faults += check_train(TaskFile(path=Path(), tasks={}, train=options))
-    for row in (row for row in table.rows if row.method is not None):
-        file = TaskFile(path=Path(), tasks={}, train=row.train)
-        faults += [f"{row.name}: {fault}" for fault in (*method_faults(row.choice, 0), *check_train(file))]
-        strange = {key for way in row.ways for key in way if key not in _names(NewTask)}
-        faults += [f"{row.name}: {unknown('key of a way', key, _names(NewTask))}" for key in sorted(strange)]
-    return faults
+from onepass.bench.table import Figures, Row, Table
+from onepass.bench.transfer import TransferRun, new_tasks_of
+from onepass.errors import ConfigError
 
 
 def repeat(
@@ -165,22 +42,11 @@ def repeat(
     for run in dict.fromkeys(run for (_, seed), run in runs.items() if seed == 0):
         read_suite(run)  # all faults, before anything trains
     lines = {line["key"]: line for line in run_all(list(dict.fromkeys(runs.values())), output, jobs, progress, limit_s)}
+    common = _common_tasks(lines.values()) if table.protocol == "train" else []
     rows = []
     for row in table.rows:
         keys = [runs[row.name, seed].key for seed in range(seeds) if row.method is not None]
-        done = [lines[key] for key in keys if key in lines]
-        common = _common_tasks(lines.values()) if table.protocol == "train" else []
-        ours = [figures_of(table, line, common) for line in done]
-        figures = beside(with_means(table, row.paper), ours)
-        of_tasks = {what for what in figures if is_of_a_task(table, what, [line.get("new", ()) for line in done])}
-        rows.append(
-            {
-                "name": row.name,
-                "method": row.method and row.method_text,
-                "figures": {what: figure for what, figure in figures.items() if what not in of_tasks},
-                "tasks": {what: figure for what, figure in figures.items() if what in of_tasks},
-            }
-        )
+        rows.append(_row_beside(table, row, [lines[key] for key in keys if key in lines], common))
     return {
         "title": table.title,
         "paper": table.paper,
@@ -189,6 +55,18 @@ def repeat(
         "done": sum(run.key in lines for run in runs.values()),
         "planned": len(runs),
         "rows": rows,
+    }
+
+
+def _row_beside(table: Table, row: Row, done: Sequence[Mapping[str, Any]], common: Sequence[str]) -> dict[str, Any]:
+    """A row's figures, the paper's beside those of the runs that are done; those of single tasks by themselves."""
+    figures = beside(with_means(table, row.paper), [figures_of(table, line, common) for line in done])
+    of_tasks = {what for what in figures if is_of_a_task(table, what, [line.get("new", ()) for line in done])}
+    return {
+        "name": row.name,
+        "method": row.method and row.method_text,
+        "figures": {what: figure for what, figure in figures.items() if what not in of_tasks},
+        "tasks": {what: figure for what, figure in figures.items() if what in of_tasks},
     }
 
 
@@ -228,7 +106,7 @@ def order_of(table: Table, sources: Sequence[str], seed: int) -> tuple[str, ...]
     return found if len(found) == len(sources) else ()
 
 
-def figures_of(table: Table, line: dict[str, Any], common: Sequence[str]) -> Figures:
+def figures_of(table: Table, line: Mapping[str, Any], common: Sequence[str]) -> Figures:
     """What a run gives for its row: means, groups and spread over tasks, or a score for each way and new task."""
     if table.protocol != "train":
         found: dict[str, list[float]] = {}
@@ -295,7 +173,7 @@ def _about(table: Table, cell: dict[str, Any], new: Sequence[str]) -> Iterator[s
         yield f"{cell['task']} {name}"
 
 
-def _common_tasks(lines: Any) -> list[str]:
+def _common_tasks(lines: Iterable[Mapping[str, Any]]) -> list[str]:
     """The tasks that every row of the table was trained on, in the suite's order."""
     found = [list(line["tasks"]) for line in lines]
     return [name for name in found[0] if all(name in tasks for tasks in found)] if found else []
@@ -305,7 +183,3 @@ def _published_overrides(table: Table) -> list[str]:
     encoder = table.published.get("encoder")
     train = [f"train.{key}={json.dumps(value)}" for key, value in table.published.get("train", {}).items()]
     return [*([f"encoder={encoder}"] if encoder else []), *train]
-
-
-def _names(kind: Any) -> list[str]:
-    return [item.name for item in fields(kind)]

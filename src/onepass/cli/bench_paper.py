@@ -33,7 +33,8 @@ def paper(
 
     onepass bench paper configs/papers/mtop-table3.yaml --suite suites/nhc8.yaml --jobs 12
     """
-    from onepass.bench.paper import read_table, repeat
+    from onepass.bench.paper import repeat
+    from onepass.bench.table import read_table
 
     listen(quiet=json)
     read = read_table(config)
