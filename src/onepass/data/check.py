@@ -4,39 +4,21 @@ Each file is read once, row by row, however many tasks read it. Nothing stops at
 read is one finding among the others.
 """
 
-import unicodedata
-from collections.abc import Container, Iterator, Mapping
-from decimal import Decimal, InvalidOperation
-from difflib import get_close_matches
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from onepass.data.columns import SEPARATORS
 from onepass.data.files import column_names, read_chunks
-from onepass.data.findings import Counts, Finding, Report, counted, enumerated, numbered, short
+from onepass.data.findings import Counts, Finding, Report, counted, enumerated, numbered
+from onepass.data.labels import label_findings, unknown_labels
 from onepass.data.leakage import leak, leaks_between_tasks
 from onepass.data.reading import Reader
-from onepass.data.seen import MAX_LABELS, SHOWN, SHOWN_FAULTS, BrokenRows, SplitRows
+from onepass.data.seen import SHOWN, BrokenRows, SplitRows
 from onepass.errors import DataError, did_you_mean
 from onepass.tasks import Task, TaskFile
 
-FEW_ROWS = 8  # of a label in train
 FEW_VALIDATION_ROWS = 20
-IMBALANCE = 20  # rows of the largest label for one of the smallest
-MISSING = (
-    "nan",
-    "NaN",
-    "NaT",
-    "null",
-    "NULL",
-    "None",
-    "n/a",
-    "NA",
-    "N/A",
-    "#N/A",
-    "<NA>",
-)  # as programs write a missing value
 
 
 def check_data(file: TaskFile, kinds: Mapping[str, Reader]) -> Report:
@@ -79,16 +61,11 @@ def _read(path: Path, splits: list[SplitRows]) -> list[Finding]:
         names: list[str] | None = column_names(path)
     except DataError:
         names = None  # reading the rows meets the same fault, and perhaps gets further
-    useful = []
     for split in splits:
-        missing = [] if names is None else [name for name in split.kind.columns(split.task) if name not in names]
-        for name in missing:
-            found = f"reads the column {name!r}, which is not there"
-            advice = f"Columns: {enumerated(names or ())}.{did_you_mean(name, names or ())}"
-            findings.append(split.finding("fault", "missing column", found, advice))
+        missing = [] if names is None else list(_missing_columns(split, names))
+        findings += missing
         split.complete = not missing
-        if split.complete:
-            useful.append(split)
+    useful = [split for split in splits if split.complete]
     task = splits[0].task.name
     others = dict.fromkeys(split.task.name for split in splits if split.task.name != task)
     also = f"(and {enumerated(others)}) " if others else ""
@@ -111,10 +88,18 @@ def _read(path: Path, splits: list[SplitRows]) -> list[Finding]:
     return findings
 
 
+def _missing_columns(split: SplitRows, names: Sequence[str]) -> Iterator[Finding]:
+    for name in split.kind.columns(split.task):
+        if name not in names:
+            found = f"reads the column {name!r}, which is not there"
+            advice = f"Columns: {enumerated(names)}.{did_you_mean(name, names)}"
+            yield split.finding("fault", "missing column", found, advice)
+
+
 def _check_task(task: Task, splits: dict[str, SplitRows]) -> Iterator[Finding]:
     train = splits.get("train")
     labels = task.labels
-    if not labels and train is not None and train.complete and len(train.labels) < MAX_LABELS:
+    if not labels and train is not None and train.complete and train.has_all_labels:
         labels = tuple(train.labels)
     for split in splits.values():
         yield from _check_rows(split, labels)
@@ -124,7 +109,7 @@ def _check_task(task: Task, splits: dict[str, SplitRows]) -> Iterator[Finding]:
         for fault in train.kind.named_faults(task.model_copy(update={"labels": labels})):
             yield train.finding("fault", "option", f"has an option that does not fit: {fault.rstrip('.')}", "")
     if train.complete and len(train):
-        yield from _check_labels(task, train)
+        yield from label_findings(task, train)
         yield from _check_validation(task, train, splits.get("validation"))
     for name in ("validation", "test"):
         if name in splits:
@@ -149,11 +134,11 @@ def _check_validation(task: Task, train: SplitRows, validation: SplitRows | None
 
 
 def _check_rows(split: SplitRows, labels: tuple[str, ...]) -> Iterator[Finding]:
-    """What is wrong with single rows, and which texts stand there twice."""
+    """What is wrong with rows."""
     task = split.task
     yield from split.broken.findings(task.name, "bad row")
     if labels:
-        yield from _unknown_labels(split, labels)
+        yield from unknown_labels(split, labels)
     if split.complete and not len(split) and not split.broken:
         found = f"has no row to use in {split.name}"
         if split.without_label:
@@ -173,6 +158,11 @@ def _check_rows(split: SplitRows, labels: tuple[str, ...]) -> Iterator[Finding]:
         found = f"has {texts} of more than {split.max_characters:,} characters in {split.name}"
         advice = "Their ends are not read: cut them yourself, or raise train.max_length."
         yield split.warning("long text", found, advice, split.long)
+    yield from _repeated(split)
+
+
+def _repeated(split: SplitRows) -> Iterator[Finding]:
+    """Texts that stand in several rows, with the same label or with others."""
     order = np.lexsort((split.rows, split.questions))
     repeated = order[1:][split.questions[order][1:] == split.questions[order][:-1]]
     if len(repeated):
@@ -188,73 +178,6 @@ def _check_rows(split: SplitRows, labels: tuple[str, ...]) -> Iterator[Finding]:
         yield split.warning("conflicts", found, "Decide on one label for each, or remove them.", rows)
 
 
-def _unknown_labels(split: SplitRows, labels: tuple[str, ...]) -> Iterator[Finding]:
-    known = set(labels)
-    unknown = [label for label in split.labels if label not in known]
-    advice = f"Labels: {enumerated(labels, 20)}."
-    for label in unknown[:SHOWN_FAULTS]:
-        near = [name for name in labels if _folded(name) == _folded(label)] or get_close_matches(label, labels, 1)
-        guess = f" Did you mean {short(near[0])!r}?" if near else ""
-        found = f"has the label {short(label)!r} in {split.name}, which is not among its labels"
-        rows = split.labels[label]
-        yield split.finding("fault", "unknown label", found, advice + guess, rows.first, rows.count)
-    if len(unknown) > SHOWN_FAULTS:
-        rest = [split.labels[label] for label in unknown[SHOWN_FAULTS:]]
-        found = f"has {len(rest):,} other labels in {split.name} that are not among its labels"
-        count = sum(rows.count for rows in rest)
-        yield split.finding("fault", "unknown label", found, advice, rest[0].first, count)
-
-
-def _check_labels(task: Task, train: SplitRows) -> Iterator[Finding]:
-    """What the labels of the training rows say about the task."""
-    counts = {label: rows.count for label, rows in train.labels.items()}
-    alike = len(np.unique(train.answers)) == 1
-    one_label = list(counts.values()) == [len(train)]  # texts of one tag differ in length
-    if one_label or (alike and train.kind.teaches_nothing(train.answer)):
-        found = f"has nothing to learn: every training row says {short(train.answer)}"
-        advice = "Add rows that say something else, or leave the task out."
-        yield train.finding("fault", "single label", found, advice)
-        return
-    if alike:
-        found = f"has the same answer in every training row: {short(train.answer)}"
-        yield train.warning("one answer", found, "Is that what is meant? It may not learn to give another one.")
-    if len(counts) >= MAX_LABELS or (len(counts) >= 20 and 2 * len(counts) > len(train)):
-        found = f"has {len(counts):,} different labels in {numbered(len(train), 'row')}"
-        yield train.warning("many labels", found, f"Is {task.label!r} the column of the label?")
-    if missing := {label: counts[label] for label in MISSING if label in counts}:
-        found = f"has labels that look like missing values: {counted(missing, SHOWN)}"
-        yield train.warning("missing values", found, "They are learned as labels: leave the cells of such rows blank.")
-    if (outside := train.kind.outside) and outside not in counts and all(map(str.isdecimal, counts)):
-        found = f"has tags that are numbers, and no {outside!r}: {counted(counts, SHOWN)}"
-        yield train.warning("numbered tags", found, "Each word is a span then: write the names the numbers stand for.")
-    variants: dict[str, list[str]] = {}
-    for label in dict.fromkeys([*task.labels, *counts]):
-        variants.setdefault(_folded(label), []).append(label)
-    for labels in variants.values():
-        if len(labels) > 1:
-            found = f"has labels that look alike: {enumerated(map(repr, labels))}"
-            if len({_plain(label) for label in labels}) < len(labels):  # not to be told apart on a screen
-                found += f", written {enumerated(map(ascii, labels))}"
-            yield train.warning("label variants", found, "They are learned as different labels: choose one spelling.")
-    if joined := {label: counts[label] for label in counts if _is_of_others(label, counts)}:
-        found = f"has labels that are made of its other labels: {counted(joined, SHOWN)}"
-        advice = (
-            "If each is several labels in one cell: kind: multilabel, with what stands between them as `separator`."
-        )
-        yield train.warning("joined labels", found, advice)
-    if absent := [label for label in task.labels if label not in counts]:
-        found = f"has {numbered(len(absent), 'label')} without a row in train: {enumerated(absent)}"
-        yield train.warning("label not in train", found, "It cannot be learned: add rows, or take it off `labels`.")
-    if few := {label: count for label, count in counts.items() if count < FEW_ROWS}:
-        found = f"has {numbered(len(few), 'label')} with fewer than {FEW_ROWS} rows in train: {counted(few, SHOWN)}"
-        yield train.warning("rare labels", found, "Add rows, or join labels.")
-    if counts := {label: count for label, count in counts.items() if count < len(train)}:  # O is a tag of every text
-        most, least = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
-        if counts[most] > IMBALANCE * counts[least]:
-            found = f"is uneven: {counts[most]:,} rows in train are {short(most)!r}, {counts[least]:,} {short(least)!r}"
-            yield train.warning("imbalance", found, "Add rows of the small labels; accuracy alone would hide them.")
-
-
 def _counts(task: Task, splits: dict[str, SplitRows]) -> Counts:
     counts = Counts(task.kind, validation_share=task.validation if isinstance(task.validation, float) else None)
     for name, split in splits.items():
@@ -262,25 +185,3 @@ def _counts(task: Task, splits: dict[str, SplitRows]) -> Counts:
         by_count = sorted(split.labels.items(), key=lambda item: (-item[1].count, item[0]))
         counts.labels[name] = {label: rows.count for label, rows in by_count}
     return counts
-
-
-def _is_of_others(label: str, labels: Container[str]) -> bool:
-    """Whether a label is other ones with a separator between them."""
-    parts = [label.split(mark) for mark in SEPARATORS if mark in label]
-    return any(all(part.strip() in labels for part in some) for some in parts)
-
-
-def _plain(label: str) -> str:
-    """A label without what is not seen: marks of direction, joiners, two ways to write an accent."""
-    return "".join(c for c in unicodedata.normalize("NFKC", label) if unicodedata.category(c) != "Cf")
-
-
-def _folded(label: str) -> str:
-    """The same for labels that were probably meant to be one: 'No' and 'no', '1' and '1.0', two spellings of an e with
-    an accent."""
-    folded = "".join(_plain(label).casefold().split())
-    try:
-        number = Decimal(folded)  # not a float, to which two long numbers may be the same
-    except InvalidOperation:
-        return folded
-    return str(number.normalize()) if number.is_finite() else folded

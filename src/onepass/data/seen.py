@@ -77,6 +77,11 @@ class SplitRows:
     def __len__(self) -> int:
         return len(self.rows)
 
+    @property
+    def has_all_labels(self) -> bool:
+        """Whether no label was left out of `labels` because there were so many."""
+        return len(self.labels) < MAX_LABELS
+
     def add(self, number: int, row: Row) -> None:
         task, kind = self.task, self.kind
         try:
