@@ -57,41 +57,47 @@ class Core:
             yield find(packed([one], self.config.capacity, exactly=True), asked)
 
     def _logits(self, pieces: Sequence[Pieces], asked: tuple[int, ...], ranges: Ranges) -> list[Any]:
-        reading = [place for place, task in enumerate(asked) if task in self.token_tasks]
-        vectors: np.ndarray | None = None  # (K, B, H)
-        states: list[np.ndarray] = [np.empty(0)] * len(pieces)  # each (tokens of the text, H)
+        token_places = [place for place, task in enumerate(asked) if task in self.token_tasks]
+        vectors, states = self._run(pieces, asked, keep_states=bool(token_places))
+        logits: list[Any] = [None] * len(asked)
+        heads = self._heads(asked)
+        for outputs in {outputs for _, outputs in heads}:
+            members = heads["places", outputs]
+            chosen = vectors if len(vectors) == 1 or len(members) == len(asked) else vectors[members]
+            found = chosen @ heads["weight", outputs] + heads["bias", outputs]
+            for place, values in zip(members, found, strict=True):
+                logits[place] = values
+        for place in token_places:
+            task, kind = self.token_tasks[asked[place]]
+            read = ranges.get(asked[place]) or [kind.all_ranges(task, len(one)) for one in pieces]
+            own = vectors[place if len(vectors) > 1 else 0]
+            logits[place] = point_logits(self.runner.tasks[asked[place]], kind, own, states, read)
+        return logits
+
+    def _run(
+        self, pieces: Sequence[Pieces], asked: tuple[int, ...], keep_states: bool
+    ) -> tuple[np.ndarray, list[np.ndarray]]:
+        """The vectors (K, B, H), of one task if they are the same for all, and the states (tokens, H) of each text."""
+        vectors: np.ndarray | None = None
+        states: list[np.ndarray] = [np.empty(0)] * len(pieces)
         plan = batches([len(one) for one in pieces])
         for rows in plan:
             together = [pieces[row] for row in rows]
             text = packed(together, self.config.capacity)
             self.read, self.computed = self.read + sum(map(len, together)), self.computed + text["ids"].size
-            found, tokens = self.runner.run(text, asked, bool(reading) or self.whole)
+            found, tokens = self.runner.run(text, asked, keep_states or self.whole)
             if len(plan) == 1 and (rows[1:] > rows[:-1]).all():
                 vectors = found  # as they lie: nothing writes over them before they are read
             else:
                 if vectors is None:
                     vectors = np.empty((found.shape[0], len(pieces), found.shape[2]), np.float32)
                 vectors[:, rows] = found
-            if tokens is not None and reading:
+            if tokens is not None and keep_states:
                 ends = np.cumsum([len(one) for one in together])
                 for row, end in zip(rows, ends, strict=True):
                     states[row] = tokens[end - len(pieces[row]) : end].copy()
         assert vectors is not None  # there is at least one text
-        vectors = self.runner.pooled(vectors, asked)
-        logits: list[Any] = [None] * len(asked)
-        heads = self._heads(asked)
-        for outputs in {outputs for _, outputs in heads}:
-            members = heads["places", outputs]
-            chosen = vectors if len(vectors) == 1 or len(members) == len(asked) else vectors[members]
-            found_logits = chosen @ heads["weight", outputs] + heads["bias", outputs]
-            for place, values in zip(members, found_logits, strict=True):
-                logits[place] = values
-        for place in reading:
-            task, kind = self.token_tasks[asked[place]]
-            read = ranges.get(asked[place]) or [kind.all_ranges(task, len(one)) for one in pieces]
-            own = vectors[place if len(vectors) > 1 else 0]
-            logits[place] = point_logits(self.runner.tasks[asked[place]], kind, own, states, read)
-        return logits
+        return self.runner.pooled(vectors, asked), states
 
     def _stacked_heads(self, asked: tuple[int, ...]) -> Arrays:
         """The k heads of equally many outputs C side by side, by what they are and C.
