@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onepass.data.items import Item, Points, Reading, Windows
-from onepass.errors import ConfigError
+from onepass.heads.options import checked_windows, wrong_option
 from onepass.prediction import Prediction
 from onepass.tasks import Task, label_text
 
@@ -60,20 +60,6 @@ def label_cell(value: Any) -> str:
         advice = LISTS if type(value) is list else ""
         raise ValueError(f"has {NO_TEXTS[type(value)]} where one label is needed.{advice}")
     return label_text(value)
-
-
-def wrong_option(name: str, value: Any, possible: str) -> ConfigError:
-    """What a kind raises when it is built with an option it cannot use."""
-    return ConfigError(f"{name} is {value!r}; possible: {possible}.")
-
-
-def checked_windows(windows: Any, overlap: Any) -> Windows:
-    """The options `windows` and `overlap` of a kind."""
-    if type(windows) is not int or windows < 1:
-        raise wrong_option("windows", windows, "a whole number from 1")
-    if type(overlap) not in (int, float) or not 0 <= overlap < 1:
-        raise wrong_option("overlap", overlap, "a share from 0 to below 1")
-    return Windows(windows, float(overlap))
 
 
 class Kind:

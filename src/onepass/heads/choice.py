@@ -11,8 +11,9 @@ import numpy as np
 from onepass.data.examples import Ragged
 from onepass.data.items import Item, Reading
 from onepass.heads import scaling
-from onepass.heads.base import NO_TEXTS, Kind, Row, blank, texts_of, wrong_option
+from onepass.heads.base import NO_TEXTS, Kind, Row, blank, texts_of
 from onepass.heads.cells import listed_cell, shown, whole_number, written_list
+from onepass.heads.options import checked_columns, wrong_option
 from onepass.heads.points import choice_entropy, choice_loss, softmax
 from onepass.prediction import Prediction
 from onepass.tasks import Task
@@ -57,9 +58,8 @@ class Choice(Kind):
         numbered_from: int | str | None = None,
         loss: str = "softmax",
     ):
-        found = [choices] if isinstance(choices, str) else list(choices) if isinstance(choices, (list, tuple)) else None
-        if found is None or not all(isinstance(column, str) and column for column in found):
-            raise wrong_option("choices", choices, "a list of columns, or the column of lists of candidates")
+        possible = "a list of columns, or the column of lists of candidates"
+        self.choices = checked_columns("choices", choices, possible)
         for name, value in (("template", template), ("blank", blank)):
             if value is not None and (not isinstance(value, str) or not value):
                 raise wrong_option(name, value, "a text")
@@ -75,7 +75,7 @@ class Choice(Kind):
         if any(spec or conversion or field == "" for _, field, spec, conversion in parts):
             raise wrong_option("template", template, "a text with columns in braces, and nothing else in these")
         self.parts = [(text, field) for text, field, _, _ in parts]
-        self.choices, self.template, self.mark = found, template, blank
+        self.template, self.mark = template, blank
         self.numbered_from = numbered_from
         self.first = numbered_from if isinstance(numbered_from, int) else 0
         self.fields = [field for _, field in self.parts if field is not None]

@@ -12,9 +12,10 @@ import numpy as np
 from onepass.data.items import Item, Reading
 from onepass.errors import first_of, unknown
 from onepass.heads import scaling
-from onepass.heads.base import Kind, Row, blank, label_cell, wrong_option
+from onepass.heads.base import Kind, Row, blank, label_cell
 from onepass.heads.grouped import GROUPED, over_groups
 from onepass.heads.metrics import accuracy, f1, macro_f1, matthews
+from onepass.heads.options import checked_columns, wrong_option
 from onepass.heads.thresholds import Rule, check_thresholds, choose, chosen, limits, read_threshold, shown
 from onepass.prediction import Prediction
 from onepass.tasks import Task, label_text
@@ -57,12 +58,7 @@ class Classification(Kind):
         pooling: str = "mean",
     ):
         self.read_windows(windows, overlap, pooling)
-        columns = (
-            [group_by] if isinstance(group_by, str) else group_by if isinstance(group_by, (list, tuple)) else [None]
-        )
-        if not all(isinstance(column, str) and column for column in columns):
-            raise wrong_option("group_by", group_by, "a column, or a list of columns")
-        self.group_by = [str(column) for column in columns]
+        self.group_by = checked_columns("group_by", group_by)
         if isinstance(class_weights, Mapping):
             class_weights = {label_text(label): weight for label, weight in class_weights.items()}
             for label, weight in class_weights.items():

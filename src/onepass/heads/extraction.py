@@ -12,8 +12,9 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from onepass.data.examples import Ragged
 from onepass.data.items import Reading
-from onepass.heads.base import Kind, Row, blank, checked_windows, wrong_option
+from onepass.heads.base import Kind, Row, blank
 from onepass.heads.cells import shown, whole_number, written_list
+from onepass.heads.options import checked_windows, wrong_option
 from onepass.heads.points import choice_entropy, choice_loss, softmax
 from onepass.heads.squad import exact_match, f1
 from onepass.prediction import Prediction, Span

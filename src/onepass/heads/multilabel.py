@@ -11,9 +11,10 @@ import numpy as np
 from onepass.data.items import Reading
 from onepass.errors import first_of, unknown
 from onepass.heads import scaling
-from onepass.heads.base import Kind, Row, wrong_option
+from onepass.heads.base import Kind, Row
 from onepass.heads.cells import shown as shown_cell
 from onepass.heads.cells import written_list
+from onepass.heads.options import wrong_option
 from onepass.heads.thresholds import POSSIBLE, Rule, check_thresholds, choose, chosen, limits, read_threshold, shown
 from onepass.prediction import Prediction
 from onepass.tasks import Task, label_text

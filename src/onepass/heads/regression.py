@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onepass.data.items import Reading
-from onepass.heads.base import Kind, Row, wrong_option
+from onepass.heads.base import Kind, Row
 from onepass.heads.cells import shown
+from onepass.heads.options import wrong_option
 from onepass.prediction import Prediction
 from onepass.tasks import Task
 

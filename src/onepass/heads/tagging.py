@@ -15,8 +15,9 @@ from onepass.data.examples import Ragged
 from onepass.data.items import Item, Reading
 from onepass.errors import first_of
 from onepass.heads import scaling
-from onepass.heads.base import NO_TEXTS, Kind, Row, blank, checked_windows, label_cell
+from onepass.heads.base import NO_TEXTS, Kind, Row, blank, label_cell
 from onepass.heads.cells import listed_cell, shown, written_list
+from onepass.heads.options import checked_windows
 from onepass.prediction import Prediction, Span
 from onepass.tasks import Task
 

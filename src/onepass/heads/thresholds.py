@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from onepass.errors import ConfigError
-from onepass.heads.base import wrong_option
+from onepass.heads.options import wrong_option
 from onepass.tasks import Task, label_text
 
 LEAST_GIVEN = 10  # a precision over fewer answers says nothing

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onepass.data.items import Item
-from onepass.heads.base import Row, blank, texts_of, wrong_option
+from onepass.heads.base import Row, blank, texts_of
 from onepass.heads.cells import listed_cell, shown, whole_number
 from onepass.heads.classification import Classification
 from onepass.heads.marking import find_form, find_text
 from onepass.heads.metrics import accuracy, f1, macro_f1, matthews
+from onepass.heads.options import checked_columns, wrong_option
 from onepass.tasks import Task
 
 
@@ -46,7 +47,7 @@ class Words(Classification):
         threshold: float | Mapping[str, Any] | None = None,
     ):
         super().__init__(class_weights=class_weights, focal=focal, label_smoothing=label_smoothing, threshold=threshold)
-        self.words, self.starts = _columns("words", words), _columns("starts", starts)
+        self.words, self.starts = checked_columns("words", words), checked_columns("starts", starts)
         if starts_in not in ("characters", "words"):
             raise wrong_option("starts_in", starts_in, "characters, words")
         if match not in ("exact", "form"):
@@ -142,13 +143,6 @@ class Words(Classification):
                 f"[start, end]{advice}."
             )
         return found
-
-
-def _columns(name: str, value: Any) -> list[str]:
-    found = [value] if isinstance(value, str) else list(value) if isinstance(value, (list, tuple)) else None
-    if found is None or not all(isinstance(column, str) and column for column in found):
-        raise wrong_option(name, value, "a column, or a list of columns")
-    return found
 
 
 def _characters(cell: Any) -> tuple[int, int] | None:
