@@ -29,7 +29,7 @@ def test_a_column_of_a_template_is_found_by_its_whole_name() -> None:
     kind = Choice(choices=["one", "two"], template="{premise} {meta.question}{none}? {{}}")
     item = kind.item(TASK, ROW | {"meta.question": "Why", "none": None})
     assert item is not None and item.sequences[0] == ("He fell. Why? {}", "He slept.")
-    assert kind.fields == ["premise", "meta.question", "none"]
+    assert kind.inputs(TASK) == ["premise", "meta.question", "none", "one", "two"]
 
 
 @pytest.mark.parametrize(("cell", "found"), [(["a"], "a list"), ({"k": 1}, "an object")])

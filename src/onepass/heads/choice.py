@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from string import Formatter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from onepass.heads.base import NO_TEXTS, Kind, Row, blank, texts_of
 from onepass.heads.cells import listed_cell, shown, whole_number, written_list
 from onepass.heads.options import checked_columns, wrong_option
 from onepass.heads.points import choice_entropy, choice_loss, softmax
+from onepass.heads.template import Template
 from onepass.prediction import Prediction
 from onepass.tasks import Task
 
@@ -68,17 +68,10 @@ class Choice(Kind):
         if loss not in ("softmax", "binary"):
             raise wrong_option("loss", loss, "softmax, binary")
         self.binary = loss == "binary"
-        try:
-            parts = list(Formatter().parse(template or ""))
-        except ValueError as error:
-            raise wrong_option("template", template, f"a text with columns in braces ({error})") from None
-        if any(spec or conversion or field == "" for _, field, spec, conversion in parts):
-            raise wrong_option("template", template, "a text with columns in braces, and nothing else in these")
-        self.parts = [(text, field) for text, field, _, _ in parts]
-        self.template, self.mark = template, blank
+        self.template = None if template is None else Template(template)
+        self.mark = blank
         self.numbered_from = numbered_from
         self.first = numbered_from if isinstance(numbered_from, int) else 0
-        self.fields = [field for _, field in self.parts if field is not None]
         self.longest = 16 * 8192 + 1
         """Characters kept of a text with its candidate in place; more than encoders read"""
 
@@ -86,7 +79,8 @@ class Choice(Kind):
         return "" if self.choices else "choices is missing. Needed: the columns of the candidates."
 
     def inputs(self, task: Task) -> list[str]:
-        return list(dict.fromkeys([*task.text, *self.fields, *self.choices]))
+        columns = [] if self.template is None else self.template.columns
+        return list(dict.fromkeys([*task.text, *columns, *self.choices]))
 
     def lacks(self, task: Task, missing: Collection[str]) -> bool:
         return super().lacks(task, missing) or all(column in missing for column in self.choices)
@@ -132,18 +126,13 @@ class Choice(Kind):
                 raise ValueError(f"has no {self.mark!r} in {shown(' '.join(texts))}, where candidates would be put.")
             read = [tuple(self._put(candidate, text, self.mark) for text in texts) for candidate in candidates]
             return Item(read, names=candidates)
-        context = " ".join(texts) if self.template is None else self._filled(row)
+        context = " ".join(texts) if self.template is None else self.template.filled(row)
         return Item([(context, candidate) for candidate in candidates], names=candidates)
 
     def _put(self, candidate: str, text: str, mark: str) -> str:
         """The beginning of a text with a candidate in place of its marks; the whole may be as long as their product."""
         begin = text[: self.longest * len(mark)]  # all of it is needed where a single letter stands for each mark
         return begin.replace(mark, candidate, self.longest // len(candidate) + 1)[: self.longest]
-
-    def _filled(self, row: Row) -> str:
-        """The template with the cells of a row, blank ones as nothing; a column is found by its whole name."""
-        cells = ("" if field is None or blank(row[field]) else str(row[field]) for _, field in self.parts)
-        return "".join(text + cell for (text, _), cell in zip(self.parts, cells, strict=True))
 
     def target(self, row: Row, task: Task, labels: Sequence[str]) -> Ragged:
         """1 for each right candidate, else 0."""
