@@ -56,6 +56,14 @@ class Questions:
         self.first: dict[str, Any] = {}
         """A value of each new column"""
         self.cut = prefix + TRUNCATED
+        self._name_columns(prefix)
+        if adds and (clash := [name for name in self.first if name in columns]):
+            raise ConfigError(
+                f"{source} has columns of these names already: {', '.join(clash)}. "
+                "Give the answers others: --prefix predicted_"
+            )
+
+    def _name_columns(self, prefix: str) -> None:
         for name in (name for names in self.groups.values() for name in names):
             task, kind = self.known[name]
             for part, value in kind.cells(task).items():
@@ -68,11 +76,6 @@ class Questions:
                     )
                 self.added[column], self.first[column] = (name, part), value
         self.first[self.cut] = False
-        if adds and (clash := [name for name in self.first if name in columns]):
-            raise ConfigError(
-                f"{source} has columns of these names already: {', '.join(clash)}. "
-                "Give the answers others: --prefix predicted_"
-            )
 
     def _grouped(self, names: Sequence[str] | None, text: tuple[str, ...]) -> dict[tuple[str, ...], list[str]]:
         model = self.model
@@ -130,30 +133,23 @@ class Questions:
         empty: dict[str, None] = {}
         for read, names in self.groups.items():
             values = [row.values.get(column) for column in read]
-            missing = [column for column, value in zip(read, values, strict=True) if blank(value)]
-            if not self._plain(read, names, values):
-                given = self._given(read, names, values)
-                holes = {column for column, value in given.items() if blank(value)}
-                try:
-                    lacks = any(self._lacks(name, given, holes) for name in names)
-                except ValueError as error:
-                    return {}, str(error)
-                if lacks:
-                    empty.update(dict.fromkeys(missing))
-                else:
-                    texts[read] = given
-                continue
-            for column, value in zip(read, values, strict=True):
-                if isinstance(value, (list, dict, bytes)):
-                    return {}, f"column {column!r} holds no text but a {type(value).__name__}."
-                if fault := unwritable(value):
-                    return {}, f"column {column!r} {fault}"
-            if missing:
-                empty.update(dict.fromkeys(missing))
+            try:
+                is_plain = self._is_plain(read, names, values)
+                found = _plain_texts(read, values) if is_plain else self._row(read, names, values)
+            except ValueError as error:
+                return {}, str(error)
+            if found is None:
+                empty.update((column, None) for column, value in zip(read, values, strict=True) if blank(value))
             else:
-                texts[read] = str(values[0]) if len(values) == 1 else tuple(map(str, values))
+                texts[read] = found
         # In a wide table a row may have the text of some tasks only.
         return texts, "" if texts else f"there is no text in {' and '.join(map(repr, empty))}."
+
+    def _row(self, read: tuple[str, ...], names: Sequence[str], values: Sequence[Any]) -> dict[str, Any] | None:
+        """What tasks read that read more than texts; None if one of them has nothing to read."""
+        given = self._given(read, names, values)
+        holes = {column for column, value in given.items() if blank(value)}
+        return None if any(self._lacks(name, given, holes) for name in names) else given
 
     def _lacks(self, name: str, given: dict[str, Any], holes: set[str]) -> bool:
         """Whether a row has nothing to read for a task."""
@@ -168,7 +164,7 @@ class Questions:
         own = [self.known[name][0].text for name in names] if self.renamed else [read]
         return {column: value for columns in own for column, value in zip(columns, values, strict=True)}
 
-    def _plain(self, read: tuple[str, ...], names: Sequence[str], values: Sequence[Any]) -> bool:
+    def _is_plain(self, read: tuple[str, ...], names: Sequence[str], values: Sequence[Any]) -> bool:
         """Whether these columns hold texts and nothing else that the tasks read."""
         enough = all(kind.num_texts(task) == len(read) for task, kind in map(self.known.__getitem__, names))
         return enough and not any(self.known[name][1].reads_lists and isinstance(values[0], list) for name in names)
@@ -180,6 +176,18 @@ class Questions:
             cells[column] = labelled[task].tasks[task].to_dict()[part] if task in labelled else None
         cells[self.cut] = any(one.truncated for one in labelled.values())
         return cells
+
+
+def _plain_texts(columns: Sequence[str], values: Sequence[Any]) -> str | tuple[str, ...] | None:
+    """The text or texts in some columns of a row; None if one is blank, ValueError for what is no text."""
+    for column, value in zip(columns, values, strict=True):
+        if isinstance(value, (list, dict, bytes)):
+            raise ValueError(f"column {column!r} holds no text but a {type(value).__name__}.")
+        if fault := unwritable(value):
+            raise ValueError(f"column {column!r} {fault}")
+    if any(map(blank, values)):
+        return None
+    return str(values[0]) if len(values) == 1 else tuple(map(str, values))
 
 
 def _check_columns(source: Path, columns: Sequence[str], groups: dict[tuple[str, ...], list[str]]) -> None:
