@@ -162,24 +162,26 @@ def _without_header(source: Source, found: list[Guess]) -> list[str]:
 
 def _left_over(source: Source, found: list[Guess]) -> list[str]:
     """Columns that may be of use too, for the user to know of."""
+    if not found:
+        return []
     used = {column.name for guess in found for column in (*guess.text, guess.label)}
-    for value in (value for guess in found for value in guess.options.values()):
-        used.update([value] if isinstance(value, str) else value)
-    labels = [guess.label for guess in found]
+    for guess in found:
+        for value in guess.options.values():
+            used.update([value] if isinstance(value, str) else value)
     left = [
         column
         for column in source.columns["train"]
-        if column.name not in used and not column.is_key and not any(column.same_as(label) for label in labels)
+        if column.name not in used and not column.is_key and not any(column.same_as(guess.label) for guess in found)
     ]
     texts = [column.name for column in left if column.is_text]
     few = {column.name: column.distinct for column in left if column.has_few_values}
     numbers = [column.name for column in left if column.numbers and not column.has_few_values and column.distinct > 1]
     notes = []
-    if found and texts:
+    if texts:
         notes.append(f"Other columns of text: {enumerated(texts)}. Two can be read together: text: [ONE, OTHER]")
-    if found and few:
+    if few:
         notes.append(f"Other columns of few values, which could be tasks: {counted(few, 10)}.")
-    if found and numbers:
+    if numbers:
         notes.append(f"Other columns of numbers, which could be tasks: {enumerated(numbers)}.")
     return notes
 
