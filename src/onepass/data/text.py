@@ -25,6 +25,7 @@ _QUOTED = re.compile('"[^"]*"')
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 Row = tuple[int, int, Mapping[str, Any]]  # number, line, values
+Columns = dict[str, list[Any]]
 
 
 def csv_names(path: Path) -> list[str]:
@@ -199,10 +200,9 @@ def json_chunks(path: Path, columns: Sequence[str] | None, size: int, faults: Ro
         start = end + (end in broken)
 
 
-def _json_columns(path: Path, faults: RowFaults) -> tuple[dict[str, list[Any]], set[int]]:
-    """The columns of a list of objects, or of an object of columns (each a list, or an object by row as of pandas); and
-    the places of rows that are no objects, of which the columns hold nothing."""
-    broken: set[int] = set()
+def _json_columns(path: Path, faults: RowFaults) -> tuple[Columns, set[int]]:
+    """The columns of a list of objects, or of an object of columns; and the places of rows that are no objects, of
+    which the columns hold nothing."""
     try:
         value = _json_value("".join(read_lines(path, longest=-1)))
     except json.JSONDecodeError as error:
@@ -210,25 +210,36 @@ def _json_columns(path: Path, faults: RowFaults) -> tuple[dict[str, list[Any]], 
         raise DataError(f"{path}, line {error.lineno}: is not valid JSON ({error.msg}).{advice}") from None
     except ValueError as error:
         raise DataError(f"{path}: is not valid JSON ({error}).") from None
+    broken: set[int] = set()
     if isinstance(value, list):
-        for place, item in enumerate(value):
-            if not isinstance(item, dict):
-                faults.add(place + 1, f"a row must be a JSON object, this is a {_json_type(item)}.")
-                value[place] = {}
-                broken.add(place)
-        names = dict.fromkeys(name for item in value for name in item)
-        columns = {name: [item.get(name) for item in value] for name in names}
+        columns, broken = _columns_of_rows(value, faults)
     elif isinstance(value, dict) and all(isinstance(column, (list, dict)) for column in value.values()):
-        rows = {tuple(column) if isinstance(column, dict) else len(column) for column in value.values()}
-        if len(rows) > 1:
-            sizes = ", ".join(f"{name!r} {len(column)}" for name, column in value.items())
-            raise DataError(f"{path}: its columns do not have the same rows ({sizes}).")
-        columns = {name: list(c.values()) if isinstance(c, dict) else c for name, c in value.items()}
+        columns = _columns_alike(path, value)
     else:
         raise DataError(f"{path} is a JSON {_json_type(value)}. Needed: a list of objects, or an object of lists.")
     if not broken and not any(columns.values()):
         raise DataError(f"{path} has no rows.")
     return columns, broken
+
+
+def _columns_of_rows(rows: list[Any], faults: RowFaults) -> tuple[Columns, set[int]]:
+    broken: set[int] = set()
+    for place, row in enumerate(rows):
+        if not isinstance(row, dict):
+            faults.add(place + 1, f"a row must be a JSON object, this is a {_json_type(row)}.")
+            rows[place] = {}
+            broken.add(place)
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}, broken
+
+
+def _columns_alike(path: Path, columns: Mapping[str, list[Any] | dict[str, Any]]) -> Columns:
+    """Columns of the same rows; each is a list, or an object by row as of pandas."""
+    rows = {tuple(column) if isinstance(column, dict) else len(column) for column in columns.values()}
+    if len(rows) > 1:
+        sizes = ", ".join(f"{name!r} {len(column)}" for name, column in columns.items())
+        raise DataError(f"{path}: its columns do not have the same rows ({sizes}).")
+    return {name: list(c.values()) if isinstance(c, dict) else c for name, c in columns.items()}
 
 
 def _json_value(text: str) -> Any:
