@@ -1,15 +1,15 @@
 """Reading data files: csv, tsv, jsonl, json, parquet, arrow, feather, conll.
 
-Files are read in chunks of rows, so that memory does not grow with them (json is the exception: see text.py). Values of
-csv and tsv are text, and None where a field is empty; the other formats keep their types. Whatever is wrong with a file
-is a DataError that names the row or the line.
+Files are read in chunks of rows, so that memory does not grow with them (json is the exception: see objects.py).
+Values of csv and tsv are text, and None where a field is empty; the other formats keep their types. Whatever is wrong
+with a file is a DataError that names the row or the line.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from onepass.data import columnar, conll, text
+from onepass.data import columnar, conll, delimited, objects
 from onepass.data.rows import Chunk, RowFaults
 from onepass.errors import DataError, listed
 from onepass.tasks.paths import ONCE, similar
@@ -25,8 +25,8 @@ class Format:
     chunks: Callable[[Path, Sequence[str] | None, int, RowFaults], Iterator[Chunk]]
 
 
-_CSV = Format(text.csv_names, text.csv_chunks)
-_JSONL = Format(text.jsonl_names, text.jsonl_chunks)
+_CSV = Format(delimited.csv_names, delimited.csv_chunks)
+_JSONL = Format(objects.jsonl_names, objects.jsonl_chunks)
 _CONLL = Format(conll.conll_names, conll.conll_chunks)
 _ARROW = Format(columnar.arrow_names, columnar.arrow_chunks)
 
@@ -35,7 +35,7 @@ FORMATS = {
     ".tsv": _CSV,
     ".jsonl": _JSONL,
     ".ndjson": _JSONL,
-    ".json": Format(text.json_names, text.json_chunks),
+    ".json": Format(objects.json_names, objects.json_chunks),
     ".parquet": Format(columnar.parquet_names, columnar.parquet_chunks),
     ".arrow": _ARROW,
     ".feather": _ARROW,

@@ -7,9 +7,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from onepass.data.delimited import csv_problem, csv_reader, miscounted, separator
 from onepass.data.files import FORMATS, column_names, format_of
 from onepass.data.quotes import are_quoted
-from onepass.data.text import MAX_LINE, csv_problem, csv_reader, miscounted, separator
+from onepass.data.text import MAX_LINE
 from onepass.data.utf8 import check_encoding
 from onepass.errors import DataError
 from onepass.filejob.columns import surveyed

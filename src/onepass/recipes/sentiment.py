@@ -4,7 +4,7 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 
-from onepass.data.text import csv_reader
+from onepass.data.delimited import csv_reader
 from onepass.errors import DataError
 from onepass.recipes.originals import lines
 from onepass.recipes.recipe import Hub, KnownSet, Part, Recipe, Row
