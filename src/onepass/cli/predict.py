@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -17,8 +17,8 @@ from onepass.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from onepass.asking import Asking
-    from onepass.filejob import FileJob, Progress, Questions
-    from onepass.filejob.records import Source
+    from onepass.cli.given import Placed
+    from onepass.filejob import FileJob, Progress
     from onepass.prediction import Labelled, Prediction
 
 LONGEST_SHOWN = 300  # characters of a text; --json has all of them
@@ -105,38 +105,25 @@ def predict(
     model = load_fastest(folder) if device is None else load(folder, device, precision=precision)
     names = None if tasks is None else [name.strip() for name in ",".join(tasks).split(",") if name.strip()]
     if input is None:
-        asked: set[str] = set()
-        for labelled in answers(model, given(texts or [], pair, rows), names):
-            asked |= labelled.tasks.keys()
-            with_them = model.with_versions([labelled])[0] if versions else labelled
-            write_json(with_them.to_dict()) if json else typer.echo(block(labelled))
-            sys.stdout.flush()  # who reads it may wait for it
-        if not asked:
-            say("Nothing to label: stdin has no text.")
-        elif names is None and not json and (left := [task.name for task in model.tasks if task.name not in asked]):
-            say(f"Not asked, because they read something else than these texts: {', '.join(left)}. See --pair, --rows.")
-        return
-    from onepass.filejob import FileJob, Questions, open_source
+        _answer(model, given(texts or [], pair, rows), names, versions, json)
+    elif output is None:
+        _stream(model, input, names, text or [], versions)
+    else:
+        from onepass.filejob import FileJob
 
-    if output is None:
-        with closing(open_source(input)) as source:
-            questions = Questions(model, input, list(source.columns), tasks=names, text=text or [], adds=False)
-            _say_left(input, questions.left)
-            _stream(source, questions, input, model if versions else None)
-        return
-    job = FileJob(
-        model,
-        input,
-        output,
-        model_id=_model_id(folder) + ("" if device is None else f" {device} {precision}"),
-        tasks=names,
-        text=text or [],
-        prefix=prefix,
-        rejects=rejects,
-        spreadsheet_safe=spreadsheet_safe,
-        overwrite=force,
-    )
-    _run(job, progress(quiet), json)
+        job = FileJob(
+            model,
+            input,
+            output,
+            model_id=_model_id(folder) + ("" if device is None else f" {device} {precision}"),
+            tasks=names,
+            text=text or [],
+            prefix=prefix,
+            rejects=rejects,
+            spreadsheet_safe=spreadsheet_safe,
+            overwrite=force,
+        )
+        _run(job, progress(quiet), json)
 
 
 def _check_usage(
@@ -205,21 +192,43 @@ def _model_id(folder: str) -> str:
     return digest(find_folder(folder) / MANIFEST)
 
 
-def _stream(source: Source, questions: Questions, input: Path, versions_of: Asking | None) -> None:
+def _answer(
+    model: Asking, texts: Iterable[Placed | None], names: Sequence[str] | None, versions: bool, json: bool
+) -> None:
+    """The texts of the command line or of stdin with their answers on stdout, each as soon as it is there."""
+    asked: set[str] = set()
+    for labelled in answers(model, texts, names):
+        asked |= labelled.tasks.keys()
+        if json:
+            write_json((model.with_versions([labelled])[0] if versions else labelled).to_dict())
+        else:
+            typer.echo(block(labelled))
+        sys.stdout.flush()  # who reads it may wait for it
+    if not asked:
+        say("Nothing to label: stdin has no text.")
+    elif names is None and not json and (left := [task.name for task in model.tasks if task.name not in asked]):
+        say(f"Not asked, because they read something else than these texts: {', '.join(left)}. See --pair, --rows.")
+
+
+def _stream(model: Asking, input: Path, names: Sequence[str] | None, text: Sequence[str], versions: bool) -> None:
     """Every labelled text of a file on stdout; rows that cannot be labelled are told on stderr."""
     from onepass.data.rows import RowFaults
+    from onepass.filejob import Questions, open_source
     from onepass.filejob.records import Reject, Row, pieces
 
     faults, answered = RowFaults(input), 0
-    for piece in pieces(source, None):
-        labelled, rejects = questions.label([record for record in piece if isinstance(record, Row)])
-        for _, by_task in labelled:
-            found = list({id(one): one for one in by_task.values()}.values())
-            for one in versions_of.with_versions(found) if versions_of is not None else found:
-                write_json(one.to_dict())
-        answered += len(labelled)
-        for reject in [record for record in piece if isinstance(record, Reject)] + rejects:
-            faults.add(reject.number, reject.reason, reject.line)
+    with closing(open_source(input)) as source:
+        questions = Questions(model, input, list(source.columns), tasks=names, text=text, adds=False)
+        _say_left(input, questions.left)
+        for piece in pieces(source, None):
+            labelled, rejects = questions.label([record for record in piece if isinstance(record, Row)])
+            for _, by_task in labelled:
+                found = list({id(one): one for one in by_task.values()}.values())
+                for one in model.with_versions(found) if versions else found:
+                    write_json(one.to_dict())
+            answered += len(labelled)
+            for reject in [record for record in piece if isinstance(record, Reject)] + rejects:
+                faults.add(reject.number, reject.reason, reject.line)
     for message in faults.messages():
         say(message)
     if not answered:
