@@ -1,17 +1,17 @@
 """onepass add: further tasks for a trained model, which stays as it is."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from onepass.cli.changes import adding_options, given, report
 from onepass.cli.console import listen, progress
+from onepass.cli.options import Folder, Json
 from onepass.errors import ConfigError
 
 
 def add(
-    folder: Annotated[Path, typer.Argument(help="A model folder.", metavar="MODEL")],
+    folder: Folder,
     rest: Annotated[
         list[str] | None,
         typer.Argument(
@@ -27,7 +27,7 @@ def add(
     validation: Annotated[str | None, typer.Option(help="A validation file, or share.", metavar="FILE|SHARE")] = None,
     test: Annotated[str | None, typer.Option(help="A test file.", metavar="FILE")] = None,
     metric: Annotated[str | None, typer.Option(help="Its metric.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings, errors and the proof.")] = False,
 ) -> None:
     """Add tasks to a trained model. Nothing that is there changes, and a proof says so.

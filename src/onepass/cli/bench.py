@@ -9,36 +9,30 @@ import typer
 
 from onepass.cli.bench_calibration import calibration, in_words
 from onepass.cli.bench_engine import cost, device, startup, throughput
-from onepass.cli.bench_methods import Limit, affinity, methods, scaling, tasks
+from onepass.cli.bench_methods import affinity, methods, scaling, tasks
 from onepass.cli.bench_paper import paper
 from onepass.cli.bench_serve import serve
 from onepass.cli.bench_transfer import transfer
 from onepass.cli.console import listen, progress, show, split_names, table, whole_numbers, write_json
 from onepass.cli.guard import guarded
+from onepass.cli.options import Jobs, Json, Limit, Output, Overrides, Suite
 from onepass.errors import ConfigError
 
 bench = typer.Typer(no_args_is_help=True, help="Measure accuracy and cost. The figures are in benchmarks/RESULTS.md.")
 
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
-Overrides = Annotated[
-    list[str] | None, typer.Argument(help="Other values than the file's: train.epochs=1.", metavar="KEY=VALUE")
-]
-
 
 def accuracy(
-    suite: Annotated[str, typer.Option(help="A task file with test files.", metavar="TASKS.YAML")],
+    suite: Suite,
     overrides: Overrides = None,
     methods: Annotated[
         str, typer.Option(help="With spaces between them; options after a colon: 'readers:depth=1,tokens=1 single'.")
     ] = "readers mtop mtdnn single",
     seeds: Annotated[int, typer.Option(help="Runs of each method.", min=1)] = 3,
-    jobs: Annotated[int, typer.Option(help="Runs side by side; 8 to 14 on a large GPU.", min=1)] = 1,
+    jobs: Jobs = 1,
     without: Annotated[
         str, typer.Option(help="Tasks of the suite to leave out, with spaces between them.", metavar="TASKS")
     ] = "",
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="One JSON line a run; runs that are there are not repeated.")
-    ] = Path("runs/accuracy.jsonl"),
+    output: Output = Path("runs/accuracy.jsonl"),
     plot: Annotated[Path | None, typer.Option(help="Also draw a plot: .png, .svg or .pdf.", metavar="FILE")] = None,
     trust: Annotated[
         bool, typer.Option("--trust", help="Also measure calibration and thresholds, as bench calibration does.")

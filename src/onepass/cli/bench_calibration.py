@@ -8,18 +8,17 @@ from typing import Annotated, Any
 import typer
 
 from onepass.cli.console import listen, percent, show, table, write_json
+from onepass.cli.options import Json, Overrides, Suite
 
 
 def calibration(
-    suite: Annotated[str, typer.Option(help="A task file with test files.", metavar="TASKS.YAML")],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(help="Other values than the file's: train.epochs=1.", metavar="KEY=VALUE")
-    ] = None,
+    suite: Suite,
+    overrides: Overrides = None,
     model: Annotated[
         Path | None, typer.Option(help="A model trained on the suite; without it one is trained.", metavar="MODEL")
     ] = None,
     target: Annotated[float, typer.Option(help="The precision that thresholds are chosen for.")] = 0.9,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """How far probabilities can be relied on. Calibration error before and after, and what thresholds reach.
 

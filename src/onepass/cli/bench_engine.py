@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from onepass.cli.console import listen, say, show, split_names, table, whole_numbers, write_json
+from onepass.cli.options import Json
 from onepass.errors import ConfigError, unknown
 
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 Threads = Annotated[int | None, typer.Option(help="By default as many as there are cores.", min=1)]
 
 

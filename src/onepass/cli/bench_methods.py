@@ -8,20 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from onepass.cli.console import listen, percent, progress, show, split_names, table, whole_numbers, write_json
-
-Suite = Annotated[str, typer.Option(help="A task file with test files.", metavar="TASKS.YAML")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
-Overrides = Annotated[
-    list[str] | None, typer.Argument(help="Other values than the file's: train.epochs=1.", metavar="KEY=VALUE")
-]
-Jobs = Annotated[int, typer.Option(help="Runs side by side; 8 to 14 on a large GPU.", min=1)]
-Output = Annotated[
-    Path, typer.Option("--output", "-o", help="One JSON line a run; runs that are there are not repeated.")
-]
-Limit = Annotated[
-    float | None,
-    typer.Option("--limit", help="Stop after so many seconds; the same command goes on.", metavar="SECONDS"),
-]
+from onepass.cli.options import Jobs, Json, Limit, Output, Overrides, Suite
 
 
 def methods(

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from onepass.cli.console import listen, say, show, table, write_json
+from onepass.cli.options import Json
 from onepass.contents import check_folder
 from onepass.errors import ConfigError, unknown
 
@@ -25,7 +26,7 @@ def serve(
         float, typer.Option(help="C as an earlier run found it, for long checks run in pieces; 0: find it.", min=0)
     ] = 0.0,
     threads: Annotated[int, typer.Option(help="Threads of the worker; 0: one for each core.", min=0)] = 0,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Find a server's capacity, then overload and break it. Workers are killed, batches poisoned, tasks changed.
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from onepass.cli.bench_methods import Jobs, Json, Limit, Output, Overrides, Suite
 from onepass.cli.console import listen, percent, progress, show, table, write_json
+from onepass.cli.options import Jobs, Json, Limit, Output, Overrides, Suite
 
 
 def transfer(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from onepass.cli.console import say, write_json
+from onepass.cli.options import Json
 from onepass.errors import EncoderError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def check(
     overrides: Annotated[
         list[str] | None, typer.Argument(help="Other values than the file's, as for train.", metavar="KEY=VALUE")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Check a task file and its data. Labels, duplicates, leakage, imbalance are looked at.
 

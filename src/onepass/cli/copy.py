@@ -7,6 +7,7 @@ import typer
 
 from onepass.cli.changes import report
 from onepass.cli.console import listen
+from onepass.cli.options import Json
 
 
 def copy(
@@ -14,7 +15,7 @@ def copy(
     name: Annotated[str, typer.Argument(help="The task.", metavar="NAME")],
     target: Annotated[Path, typer.Argument(help="The model folder to copy into.", metavar="TARGET")],
     new: Annotated[str | None, typer.Option("--as", help="Its name there.", metavar="NEW")] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Copy a task into another model. Both need the same encoder and method; the other tasks do not change."""
     from onepass.living import copy_task

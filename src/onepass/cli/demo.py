@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from onepass.cli.console import listen, percent, progress, results, say, show, table, write_json
+from onepass.cli.options import Json
 from onepass.errors import FolderError
 from onepass.examples import TASK_FILE, TEST_FILE, TEST_TABLE
 
@@ -36,7 +37,7 @@ def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="The model folder to write.", metavar="FOLDER")] = Path(
         "runs/demo"
     ),
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Train on the example data and show what one pass answers.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from onepass.cli.console import listen, percent, say, show, table, write_json
+from onepass.cli.options import Json
 from onepass.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def evaluate(
         typer.Option(help="Write a leaderboard's files into this new folder (tasks of a recipe).", metavar="FOLDER"),
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU where there is one.")] = "auto",
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Score a model on its test rows, task by task.
 

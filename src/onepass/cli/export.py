@@ -10,11 +10,12 @@ import typer
 
 from onepass.cli.console import listen, show, table, write_json
 from onepass.cli.info import tried_before
+from onepass.cli.options import Folder, Json
 from onepass.errors import ConfigError
 
 
 def export(
-    folder: Annotated[Path, typer.Argument(help="A model folder.", metavar="MODEL")],
+    folder: Folder,
     file: Annotated[
         Path | None,
         typer.Argument(
@@ -29,7 +30,7 @@ def export(
         Path | None,
         typer.Option(help="For --int8: a data file of texts without labels, instead of rows.", metavar="FILE"),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Build the engine of a model. It answers alike, faster and without torch.
 

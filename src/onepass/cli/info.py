@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from onepass.cli.console import percent, show, table, write_json
+from onepass.cli.options import Folder, Json
 
 UNTOLD = {"version": "1", "calibration": "-", "threshold": "-"}
 
 
 def info(
-    folder: Annotated[Path, typer.Argument(help="A model folder.", metavar="MODEL")],
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    folder: Folder,
+    json: Json = False,
 ) -> None:
     """Show the tasks of a model, its encoder and its method."""
     from onepass.report.summary import summary

@@ -1,18 +1,18 @@
 """onepass remove: one task less."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from onepass.cli.changes import report
 from onepass.cli.console import listen
+from onepass.cli.options import Folder, Json
 
 
 def remove(
-    folder: Annotated[Path, typer.Argument(help="A model folder.", metavar="MODEL")],
+    folder: Folder,
     name: Annotated[str, typer.Argument(help="The task.", metavar="NAME")],
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Remove a task from a model; the others do not change."""
     from onepass.living import remove_task

@@ -1,19 +1,19 @@
 """onepass rename: another name for a task."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from onepass.cli.changes import report
 from onepass.cli.console import listen
+from onepass.cli.options import Folder, Json
 
 
 def rename(
-    folder: Annotated[Path, typer.Argument(help="A model folder.", metavar="MODEL")],
+    folder: Folder,
     old: Annotated[str, typer.Argument(help="The task.", metavar="OLD")],
     new: Annotated[str, typer.Argument(help="Its new name.", metavar="NEW")],
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Give a task of a model another name; nothing else changes."""
     from onepass.living import rename_task

@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from onepass.cli.console import say
+from onepass.cli.options import Folder
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="A model folder.", metavar="MODEL")],
+    folder: Folder,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Another file than report.html in the model folder.", metavar="FILE.html"),

@@ -9,11 +9,12 @@ import typer
 
 from onepass.cli.changes import report
 from onepass.cli.console import listen, show, table
+from onepass.cli.options import Folder, Json
 from onepass.errors import ConfigError
 
 
 def threshold(
-    folder: Annotated[Path, typer.Argument(help="A model folder.", metavar="MODEL")],
+    folder: Folder,
     tasks: Annotated[
         list[str] | None, typer.Argument(help="Tasks; without any, all that can have thresholds.", metavar="TASK")
     ] = None,
@@ -32,7 +33,7 @@ def threshold(
         Path | None,
         typer.Option(help="Choose on the rows of this data file, not on the validation rows.", metavar="FILE"),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Choose thresholds for the tasks of a trained model. Nothing is trained; the tasks' versions go up by one.
 

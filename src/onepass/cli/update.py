@@ -1,16 +1,16 @@
 """onepass update: one task of a trained model, trained anew."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from onepass.cli.changes import adding_options, given, report
 from onepass.cli.console import listen, progress
+from onepass.cli.options import Folder, Json
 
 
 def update(
-    folder: Annotated[Path, typer.Argument(help="A model folder.", metavar="MODEL")],
+    folder: Folder,
     name: Annotated[str, typer.Argument(help="The task.", metavar="NAME")],
     rest: Annotated[
         list[str] | None, typer.Argument(help="Options of the training: epochs=20 start=similar.", metavar="KEY=VALUE")
@@ -29,7 +29,7 @@ def update(
             "--replace-labels", help="Its labels become those of the rows; else those that no row has are kept."
         ),
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings, errors and the proof.")] = False,
 ) -> None:
     """Train one task of a model anew. Its version goes up by one and nothing else changes.
