@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 
 from onepass.data.columns import Column
 
+Options = dict[str, str | list[str]]
+
 
 @dataclass
 class Guess:
@@ -15,5 +17,5 @@ class Guess:
     text_reason: str
     label: Column
     label_reason: str
-    options: dict[str, str | list[str]] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
     """What else the kind needs, as it is written in a task file"""

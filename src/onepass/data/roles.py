@@ -4,7 +4,7 @@ import re
 
 from onepass.data.columns import FEW_NUMBERS, LONGEST_LABEL, Column
 from onepass.data.findings import short
-from onepass.data.guesses import Guess
+from onepass.data.guesses import Guess, Options
 from onepass.data.shapes import guess_shape
 
 # Names in small letters and digits, in order of preference.
@@ -47,7 +47,7 @@ def guess_roles(columns: list[Column]) -> list[Guess]:
     return [Guess(*_kind(label), text, text_reason, label, reason, _options(label)) for label, reason in labels]
 
 
-def _options(label: Column) -> dict[str, str | list[str]]:
+def _options(label: Column) -> Options:
     """What the guessed kind needs besides: a comma, say, may stand in labels that have bars between them."""
     return {"separator": label.separator} if label.separator and not label.is_list else {}
 
@@ -83,12 +83,12 @@ def _labels(columns: list[Column]) -> list[tuple[Column, str]]:
     found = _once([*named, *(column for column in few if not ASIDE & set(column.words))])
     if not found and len(few) == 1:
         found = few
+    if found:
+        reason = "few different values, often repeated"
+        found.sort(key=columns.index)
+        return [(column, "by its name" if column in named else reason) for column in found]
     numbers = [column for column in others if column.numbers and column.distinct > FEW_NUMBERS]
-    if not found and len(numbers) == 1:
-        return [(numbers[0], "the only column of numbers")]
-    found.sort(key=columns.index)
-    reason = "few different values, often repeated"
-    return [(column, "by its name" if column in named else reason) for column in found]
+    return [(numbers[0], "the only column of numbers")] if len(numbers) == 1 else []
 
 
 def _named_as_label(column: Column) -> bool:

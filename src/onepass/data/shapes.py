@@ -1,9 +1,10 @@
 """Columns that go together in a way only one kind of task has: tokens and tags, a question and its text, candidates."""
 
 import re
+from collections.abc import Iterable
 
 from onepass.data.columns import Column
-from onepass.data.guesses import Guess
+from onepass.data.guesses import Guess, Options
 
 TOKENS = ("tokens", "words")
 TAGS = ("tags", "nertags", "postags", "labels", "ner", "pos", "chunktags", "taglist")
@@ -31,6 +32,12 @@ def _first(by_name: dict[str, Column], names: tuple[str, ...]) -> Column | None:
     return next((by_name[name] for name in names if name in by_name), None)
 
 
+def _all(by_name: dict[str, Column], choices: Iterable[tuple[str, ...]]) -> list[Column] | None:
+    """The columns of the first choice that are all there."""
+    found = next((names for names in choices if all(name in by_name for name in names)), None)
+    return None if found is None else [by_name[name] for name in found]
+
+
 def _tagging(by_name: dict[str, Column]) -> Guess | None:
     tokens, tags = _first(by_name, TOKENS), _first(by_name, TAGS)
     if tokens is None or tags is None or not (tokens.is_list and tags.is_list):
@@ -43,19 +50,15 @@ def _tagging(by_name: dict[str, Column]) -> Guess | None:
 
 
 def _extraction(by_name: dict[str, Column]) -> Guess | None:
-    answers = _first(by_name, ANSWERS)
-    for one, two in QUESTIONS:
-        if one in by_name and two in by_name and answers is not None:
-            question, text = by_name[one], by_name[two]
-            starts = _first(by_name, STARTS)
-            if starts is None and not any("answer_start" in cell for cell in answers.filled):
-                return None
-            options: dict[str, str | list[str]] = {} if starts is None else {"starts": starts.name}
-            reason = f"{answers.name!r} are parts of {text.name!r}, with their starts"
-            return Guess(
-                "extraction", reason, [question, text], "a question and its text", answers, "by its name", options
-            )
-    return None
+    answers, starts = _first(by_name, ANSWERS), _first(by_name, STARTS)
+    pair = _all(by_name, QUESTIONS)
+    if pair is None or answers is None:
+        return None
+    if starts is None and not any("answer_start" in cell for cell in answers.filled):
+        return None
+    options: Options = {} if starts is None else {"starts": starts.name}
+    reason = f"{answers.name!r} are parts of {pair[1].name!r}, with their starts"
+    return Guess("extraction", reason, pair, "a question and its text", answers, "by its name", options)
 
 
 def _choice(by_name: dict[str, Column]) -> Guess | None:
@@ -65,18 +68,17 @@ def _choice(by_name: dict[str, Column]) -> Guess | None:
     if label in columns or context is None or label is None:
         return None
     if len(columns) > 1:
-        options: dict[str, str | list[str]] = {"choices": [column.name for column in columns]}
+        options: Options = {"choices": [column.name for column in columns]}
+        reason = "there are columns of candidates"
     elif several is not None and several.is_list:
         options = {"choices": several.name}
+        reason = f"{several.name!r} are lists of candidates"
     else:
         return None
     if context.filled and all("_" in text for text in context.filled):
         options["blank"] = "_"
     if label.numbers and min(label.numbers) == 1:
         options["numbered_from"] = "1"
-    reason = (
-        "there are columns of candidates" if len(columns) > 1 else f"{options['choices']!r} are lists of candidates"
-    )
     texts = [context]
     if (question := by_name.get("question")) is not None and question is not context:
         texts.append(question)
@@ -84,17 +86,13 @@ def _choice(by_name: dict[str, Column]) -> Guess | None:
 
 
 def _words(by_name: dict[str, Column]) -> Guess | None:
-    label = _first(by_name, ("label", "same", "goldlabel"))
-    marked = next((names for names in MARKED if all(name in by_name for name in names)), None)
-    texts = next(([by_name[a], by_name[b]] for a, b in PAIRS if a in by_name and b in by_name), None)
-    if texts is None and "text" in by_name:
-        texts = [by_name["text"]]
-    if label is None or marked is None or texts is None or label.plain in marked:
+    label, words = _first(by_name, ("label", "same", "goldlabel")), _all(by_name, MARKED)
+    texts = _all(by_name, (*PAIRS, ("text",)))
+    if label is None or words is None or texts is None or label in words:
         return None
-    words = [by_name[name] for name in marked]
     if any(column.is_wordy and column.mean_length > 30 for column in words):
         return None
-    options: dict[str, str | list[str]] = {"words": words[0].name if len(words) == 1 else [w.name for w in words]}
+    options: Options = {"words": words[0].name if len(words) == 1 else [column.name for column in words]}
     if starts := [by_name[name] for name in ("span1index", "span2index") if name in by_name]:
         options |= {"starts": [column.name for column in starts], "starts_in": "words"}
     elif len(words) == 1 and not all(_stands(words[0], text) for text in texts):
