@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from onepass.analysis.cost import untrained_model
+from onepass.bench.rivals import bert_config
 from onepass.bench.timing import interleaved
 from onepass.bench.work import log_uniform, operations, reading_operations
 from onepass.encoder.config import EncoderConfig
@@ -158,11 +159,6 @@ def transformers_rivals(
         return {}
     import transformers
 
-    sizes = transformers.BertConfig(
-        vocab_size=config.vocab_size, hidden_size=config.width, num_hidden_layers=config.depth,
-        num_attention_heads=config.heads, intermediate_size=config.ffn_width,
-        max_position_embeddings=config.max_positions,
-    )  # fmt: skip
     flash = place.type == "cuda" and importlib.util.find_spec("flash_attn") is not None
     found: dict[str, tuple[Callable[[], object], np.ndarray]] = {}
     for kernel in ["sdpa", "flash_attention_2"] if flash else ["sdpa"]:
@@ -170,7 +166,7 @@ def transformers_rivals(
         model = (
             transformers.AutoModel.from_pretrained(folder, **wanted)
             if folder and folder != "embedded"
-            else transformers.AutoModel.from_config(sizes, **wanted)
+            else transformers.AutoModel.from_config(bert_config(config), **wanted)
         )
         model = model.eval().to(place)
         heads = torch.nn.Linear(config.width, 2 * 8, device=place, dtype=torch.bfloat16)

@@ -6,7 +6,6 @@ multiplied by N. All contenders tokenise; all read the same texts in the same or
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from onepass.bench import onnx
 from onepass.bench.engines import EncoderParts, Form
+from onepass.bench.rivals import onnx_rival, transformers_rivals
 from onepass.bench.timing import interleaved
 from onepass.bench.work import log_uniform, operations
 from onepass.engine.graph import Range, constant, eight_bit_product
@@ -36,8 +36,6 @@ caches full of another's weights"""
 SIDE = 1536
 """Of the matrices whose product is the machine's peak"""
 ONNX_RUNTIME = "multi-head, stock ONNX Runtime int8"
-BATCH = 8
-"""Texts of a batch of a rival, as transformers' Trainer predicts"""
 
 
 def throughput(
@@ -145,70 +143,6 @@ def _labeller(parts: EncoderParts, core: Any, count: int) -> Callable[[list[str]
 
 def _bound(run: Callable[[list[str]], object], texts: list[str]) -> Callable[[], object]:
     return lambda: run(texts)
-
-
-def transformers_rivals(parts: EncoderParts, tasks: int, threads: int | None) -> Mapping[str, Any]:
-    """What people do with transformers; nothing if it is not installed."""
-    if importlib.util.find_spec("transformers") is None:
-        return {}
-    import torch
-    import transformers
-
-    if threads:
-        torch.set_num_threads(threads)
-    config = parts.config
-    sizes = transformers.BertConfig(
-        vocab_size=config.vocab_size, hidden_size=config.width, num_hidden_layers=config.depth,
-        num_attention_heads=config.heads, intermediate_size=config.ffn_width,
-        max_position_embeddings=config.max_positions,
-    )  # fmt: skip
-    classifier = transformers.BertForSequenceClassification(sizes).eval()
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=parts.raw_tokenizer(), pad_token="[PAD]", model_max_length=512
-    )
-    heads = torch.nn.ModuleList(torch.nn.Linear(config.width, 2) for _ in range(tasks))
-    one = transformers.pipeline("text-classification", model=classifier, tokenizer=tokenizer, device="cpu")
-
-    def in_batches(texts: list[str], run: Callable[..., Any]) -> None:
-        with torch.inference_mode():
-            for start in range(0, len(texts), BATCH):
-                run(**tokenizer(texts[start : start + BATCH], padding=True, truncation=True, return_tensors="pt"))
-
-    def one_model(texts: list[str]) -> None:
-        in_batches(texts, classifier)
-
-    def multi_head(texts: list[str]) -> None:
-        def run(**batch: Any) -> None:
-            pooled = classifier.bert(**batch).pooler_output
-            for head in heads:
-                head(pooled).softmax(-1)
-
-        in_batches(texts, run)
-
-    def one_pipeline(texts: list[str]) -> None:
-        one(texts, truncation=True)
-
-    return {f"{tasks} models": one_model, f"{tasks} pipelines": one_pipeline, "multi-head BertModel": multi_head}
-
-
-def onnx_rival(parts: EncoderParts, tasks: int, threads: int | None) -> Callable[[list[str]], object]:
-    """One encoder with the heads of all tasks, in batches as they come."""
-    heads = np.random.default_rng(0).standard_normal((2 * tasks, parts.config.width), dtype=np.float32)
-    run = onnx.session(parts.config, parts.weights, heads, threads)
-    tokenizer = parts.raw_tokenizer()
-    tokenizer.enable_truncation(min(512, parts.config.capacity))
-    tokenizer.enable_padding(pad_id=parts.config.pad_id)
-
-    def label(texts: list[str]) -> object:
-        found = []
-        for start in range(0, len(texts), BATCH):
-            batch = tokenizer.encode_batch(texts[start : start + BATCH])
-            ids, mask = (np.array([getattr(one, name) for one in batch]) for name in ("ids", "attention_mask"))
-            logits = run(ids, mask).reshape(len(batch), tasks, 2)
-            found.append(logits.argmax(-1))
-        return np.concatenate(found)
-
-    return label
 
 
 # --- the machine ----------------------------------------------------------------------------------------------------
