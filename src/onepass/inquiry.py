@@ -37,6 +37,14 @@ class Pieces:
         return len(self.ids)
 
 
+Asked = tuple[int, Task, Kind]
+"""A task that is asked, with its number and kind"""
+Groups = tuple[int, ...]
+"""Groups of tasks that read alike, by their places in `Inquiry.groups`; here those that share a sequence"""
+Users = dict[int, tuple[int, int]]
+"""By group that reads a sequence, the input and the part of it that it is there"""
+Spot = tuple[Groups, int]
+"""Where a sequence is run: for which groups together, and its place among theirs"""
 Run = Callable[[Sequence[Pieces], Sequence[int], Ranges], Sequence[Any]]
 """From sequences and the tasks asked of all of them to logits by task: (S, C), or of token kinds a list of (P, C)"""
 
@@ -81,14 +89,14 @@ class Inquiry:
     def __init__(
         self,
         inputs: Sequence[Text],
-        asked: Sequence[tuple[int, Task, Kind]],
+        asked: Sequence[Asked],
         tokenizer: Encodes,
         places: Sequence[int] | None = None,
     ):
         """`asked`: number, task and kind of each; `places`: which texts of the user's the inputs are, for messages."""
         self.inputs = inputs
         self.places = list(range(len(inputs))) if places is None else places
-        self.groups: list[list[tuple[int, Task, Kind]]] = _alike(asked, isinstance(inputs[0], Mapping))
+        self.groups: list[list[Asked]] = _alike(asked, isinstance(inputs[0], Mapping))
         self.tokens: list[list[Tokens]] = [self._read(*group[0][1:], tokenizer) for group in self.groups]
         """For each group of tasks that read alike, the tokens of all inputs"""
 
@@ -116,27 +124,21 @@ class Inquiry:
             for (_, task, _), predictions in zip(group, _decoded(group, logits, readings), strict=True):
                 for answers, prediction in zip(found, predictions, strict=True):
                     answers[task.name] = prediction
-        names = [task.name for group in self.groups for _, task, _ in group]
-        if len(self.groups) == 1 or not names:
+        if len(self.groups) == 1:
             return found
-        order = [task.name for _, task, _ in sorted((one for group in self.groups for one in group), key=_number)]
-        return [{name: answers[name] for name in order} for answers in found]
+        order = sorted((number, task.name) for group in self.groups for number, task, _ in group)
+        return [{name: answers[name] for _, name in order} for answers in found]
 
     def _logits(self, run: Run) -> list[list[Any]]:
         """For each group and each of its tasks the logits of all inputs: (R, C), or a list of (P, C)."""
         runs, where = self._share()
-        parts: dict[tuple[int, ...], list[Any]] = {}
+        parts: dict[Groups, list[Any]] = {}
         for groups, chosen in runs.items():
-            asked = [task for group in groups for task in self.groups[group]]
-            ranges = {
-                number: [self.tokens[group][place].reading.ranges[part] for place, part in _users(chosen, group)]  # type: ignore[union-attr]
-                for group in groups
-                for number, _, kind in self.groups[group]
-                if kind.reads_tokens
-            }
-            parts[groups] = list(run([piece for piece, _ in chosen], [number for number, _, _ in asked], ranges))
+            numbers = [number for group in groups for number, _, _ in self.groups[group]]
+            parts[groups] = list(run([piece for piece, _ in chosen], numbers, self._ranges(groups, chosen)))
         found = []
         for group, tasks in enumerate(self.groups):
+            # A run has the logits of all its groups' tasks, one group after the other.
             firsts = {
                 groups: sum(len(self.groups[g]) for g in groups if g < group) for groups in runs if group in groups
             }
@@ -149,12 +151,22 @@ class Inquiry:
             )
         return found
 
-    def _share(self) -> tuple[dict[tuple[int, ...], list[Any]], list[list[list[tuple[tuple[int, ...], int]]]]]:
+    def _ranges(self, groups: Groups, chosen: Sequence[tuple[Pieces, Users]]) -> Ranges:
+        """The tokens of these sequences at which the groups' tasks look, of those that read tokens."""
+        ranges: dict[int, list[NDArray[np.int16]]] = {}
+        for group in groups:
+            tokens = self.tokens[group]
+            for number in (number for number, _, kind in self.groups[group] if kind.reads_tokens):
+                places = (users[group] for _, users in chosen)
+                ranges[number] = [(tokens[place].reading or NOTHING).ranges[part] for place, part in places]
+        return ranges
+
+    def _share(self) -> tuple[dict[Groups, list[tuple[Pieces, Users]]], list[list[list[Spot]]]]:
         """The sequences to run, by the groups that read them, and for each group and input where its sequences are.
 
         A sequence comes with the groups that read it, each with the input and the part that it is there.
         """
-        known: dict[Any, dict[int, tuple[int, int]]] = {}
+        known: dict[Any, Users] = {}
         pieces: dict[Any, Pieces] = {}
         keys: list[list[list[Any]]] = []
         for group, tokens in enumerate(self.tokens):
@@ -169,26 +181,19 @@ class Inquiry:
                     pieces.setdefault(key, Pieces(ids, types))
                     own.append(key)
                 keys[-1].append(own)
-        runs: dict[tuple[int, ...], list[Any]] = {}
-        at: dict[Any, tuple[tuple[int, ...], int]] = {}
+        runs: dict[Groups, list[tuple[Pieces, Users]]] = {}
+        at: dict[Any, Spot] = {}
         for key, users in known.items():
-            chosen = runs.setdefault(tuple(sorted(users)), [])
-            at[key] = tuple(sorted(users)), len(chosen)
+            groups = tuple(sorted(users))
+            chosen = runs.setdefault(groups, [])
+            at[key] = groups, len(chosen)
             chosen.append((pieces[key], users))
         return runs, [[[at[key] for key in own] for own in group] for group in keys]
 
 
-def _users(chosen: Sequence[tuple[Pieces, dict[int, tuple[int, int]]]], group: int) -> list[tuple[int, int]]:
-    return [users[group] for _, users in chosen]
-
-
-def _number(entry: tuple[int, Task, Kind]) -> int:
-    return entry[0]
-
-
-def _alike(asked: Sequence[tuple[int, Task, Kind]], is_row: bool) -> list[list[tuple[int, Task, Kind]]]:
+def _alike(asked: Sequence[Asked], is_row: bool) -> list[list[Asked]]:
     """The tasks, those together that read an input in the same way."""
-    groups: dict[Any, list[tuple[int, Task, Kind]]] = {}
+    groups: dict[Any, list[Asked]] = {}
     for number, task, kind in asked:
         plain = kind.points == "vector" and not kind.ragged
         columns = tuple(kind.inputs(task)) if is_row else ()
@@ -196,9 +201,7 @@ def _alike(asked: Sequence[tuple[int, Task, Kind]], is_row: bool) -> list[list[t
     return list(groups.values())
 
 
-def _decoded(
-    group: Sequence[tuple[int, Task, Kind]], logits: Sequence[Any], readings: Sequence[Reading]
-) -> list[list[Prediction]]:
+def _decoded(group: Sequence[Asked], logits: Sequence[Any], readings: Sequence[Reading]) -> list[list[Prediction]]:
     """Each task's answers about all inputs; tasks that can be are decoded together."""
     found: list[list[Prediction]] = [[] for _ in group]
     together: dict[Any, list[int]] = {}
@@ -215,7 +218,7 @@ def _decoded(
     return found
 
 
-def _by_row(where: Sequence[Sequence[tuple[Any, int]]]) -> Callable[[Mapping[Any, Any], Kind], Any]:
+def _by_row(where: Sequence[Sequence[Spot]]) -> Callable[[Mapping[Any, Any], Kind], Any]:
     """A function that gathers, for one task after the other, the logits of each input from those of its sequences."""
     single = all(len(own) == 1 for own in where)
     places = [own[0][1] for own in where] if single else []
