@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from onepass.engine.graph import BY_ROW, IN_16, Range, product_by_row
+from onepass.engine.products import BY_ROW, IN_16, Range, product_by_row
 from onepass.engine.ranges import LADDER, chosen, from_weights, joined, precision_of, to_weights
 from onepass.engine.runtime import Program, parameter
 

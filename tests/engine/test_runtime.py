@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 
-from onepass.engine.graph import constant
+from onepass.engine.nodes import constant
 from onepass.engine.runtime import SMALL, Program, computes_in_16, opset13, parameter
 
 
@@ -55,7 +55,7 @@ def test_16_bits_are_used_only_where_they_are_enough():
 
 LIMITED = """
 import numpy as np
-from onepass.engine.graph import product_by_row
+from onepass.engine.products import product_by_row
 from onepass.engine.runtime import Program, parameter
 weight, rows = np.ones((4, 128), np.float32), np.ones((3, 128), np.float32)
 x = parameter("x", (-1, 128))

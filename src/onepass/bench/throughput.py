@@ -16,8 +16,9 @@ from onepass.bench.engines import EncoderParts, Form
 from onepass.bench.rivals import onnx_rival, transformers_rivals
 from onepass.bench.timing import interleaved
 from onepass.bench.work import log_uniform, operations
-from onepass.engine.graph import Range, constant, eight_bit_product
+from onepass.engine.nodes import constant
 from onepass.engine.plan import batches, rounded
+from onepass.engine.products import Range, eight_bit_product
 from onepass.engine.runtime import Program, opset13, parameter
 from onepass.heads import make_kind
 from onepass.tasks import Task

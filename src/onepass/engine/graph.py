@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 
 from onepass.encoder.config import EncoderConfig
+from onepass.engine.nodes import constant, integer, integers, places
+from onepass.engine.products import BY_ROW, IN_16, MOST_OUTLIERS, OUTLIER, Range, eight_bit_product, product_by_row
 from onepass.engine.runtime import Node, opset13, parameter
 from onepass.engine.weights import Weights
 
@@ -25,38 +27,7 @@ FAR = np.float32(-1e9)
 FARTHEST = 128
 """Relative distances from here on share a bucket, as in `encoder.RelativeBias`"""
 
-GROUP = 64
-"""Neighbouring columns of a weight that share a scale where rows have their own"""
-OUTLIER, MOST_OUTLIERS = 3.0, 8
-"""Columns over so many times the middle one are far larger than the rest; how many may stay out of 8 bits"""
 ALL, NONE = slice(None), np.empty(0, np.int64)
-
-
-@dataclass(frozen=True)
-class Range:
-    """The least and the greatest number that was seen in each column of what goes into a linear layer, (C,).
-
-    Of no columns: every row is measured by itself while it is computed. Of one: 16 bits are enough, but 8 are not.
-    """
-
-    low: np.ndarray
-    high: np.ndarray
-
-    @property
-    def by_row(self) -> bool:
-        return not len(self.low)
-
-    @property
-    def in_16(self) -> bool:
-        return len(self.low) == 1
-
-    @property
-    def largest(self) -> np.ndarray:
-        return np.maximum(np.abs(self.low), np.abs(self.high))
-
-
-BY_ROW = Range(np.empty(0, np.float32), np.empty(0, np.float32))
-IN_16 = Range(np.zeros(1, np.float32), np.zeros(1, np.float32))
 
 
 class TextNodes:
@@ -291,29 +262,6 @@ def read(query: Node, key: Node, value: Node, bias: Node) -> Node:
     return opset13.matmul(opset13.softmax(scores, 3), value, False, False)
 
 
-def constant(array: Any) -> Node:
-    # Shared with the array, which the graph keeps: a copy of all weights takes longer than to compile them.
-    return opset13.constant(np.asarray(array, order="C"), shared_memory=True)
-
-
-def integer(value: int) -> Node:
-    return opset13.constant(np.array(value, np.int64))
-
-
-def integers(*values: int) -> Node:
-    return opset13.constant(np.array(values, np.int64))
-
-
-def length(x: Node, axis: int) -> Node:
-    """The size of an axis, as a vector of one number."""
-    return opset13.gather(opset13.shape_of(x), integers(axis), integer(0))
-
-
-def places(x: Node) -> Node:
-    """0, 1, 2, ... for each token of (G, heads, M, d)."""
-    return opset13.range(integer(0), opset13.squeeze(length(x, 2), integer(0)), integer(1), "i64")
-
-
 def _distances(key: Node) -> Node:
     """(M, M): from the token that reads to the token that is read."""
     tokens = places(key)
@@ -327,40 +275,3 @@ def _buckets(distance: np.ndarray, config: EncoderConfig) -> np.ndarray:
     spread = np.log(np.maximum(far, 1).astype(np.float32) / exact) / math.log(FARTHEST / exact) * (half - exact)
     logarithmic = np.minimum(exact + spread.astype(np.int64), half - 1)
     return np.asarray(np.where(far < exact, far, logarithmic) + half * (distance > 0))
-
-
-def eight_bit_product(x: Node, weight: np.ndarray, seen: Range, usual: np.ndarray) -> Node:
-    """W x with both sides as whole numbers of 8 bits: 256 steps for x, and for each output of the weights.
-
-    usual: the columns of x that count. Where some are far larger than the rest, and would leave it few steps, each
-    column is divided by a factor that its weights are multiplied with (SmoothQuant, arXiv:2211.10438).
-    """
-    factors = np.ones(weight.shape[1], np.float32)
-    largest, strongest = seen.largest[usual], np.abs(weight).max(0)[usual]
-    if largest.max() > OUTLIER * np.median(largest):
-        largest, strongest = (np.maximum(part, 1e-3 * part.max() + 1e-12) for part in (largest, strongest))
-        factors[usual] = np.sqrt(largest / strongest)
-        x = opset13.multiply(x, constant(1 / factors))
-    low = min(float((seen.low / factors)[usual].min()), -1e-6)
-    high = max(float((seen.high / factors)[usual].max()), 1e-6)
-    ends = [constant(np.float32(end)) for end in (low, high)]
-    steps = opset13.fake_quantize(x, *ends, *ends, 256)
-    scaled = weight * factors
-    spreads = np.maximum(np.abs(scaled).max(1, keepdims=True), 1e-12).astype(np.float32) / np.float32(127)
-    whole = opset13.constant(np.rint(scaled / spreads).astype(np.int8))
-    return opset13.matmul(steps, opset13.multiply(opset13.convert(whole, "f32"), constant(spreads)), False, True)
-
-
-def product_by_row(x: Node, weight: np.ndarray) -> Node:
-    """W x with the weights in 8 bits, and x turned into 8 bits by the runtime, each row by itself.
-
-    It takes a scale for every few columns of a row (`runtime.GROUP`), so that one large column spoils but its
-    neighbours, and needs to have seen nothing before. Where a processor has no such product, x stays in 32 bits.
-    """
-    outputs, columns = weight.shape
-    group = GROUP if columns % GROUP == 0 else columns
-    parts = weight.reshape(outputs, -1, group)
-    spreads = np.maximum(np.abs(parts).max(2, keepdims=True), 1e-12).astype(np.float32) / np.float32(127)
-    whole = opset13.constant(np.rint(parts / spreads).astype(np.int8))
-    weights = opset13.multiply(opset13.convert(whole, "f32"), constant(spreads))
-    return opset13.matmul(x, opset13.reshape(weights, integers(outputs, columns), False), False, True)

@@ -11,7 +11,7 @@ from copy import copy
 
 import numpy as np
 
-from onepass.engine.graph import integers
+from onepass.engine.nodes import integers
 from onepass.engine.runtime import Program, opset13, parameter
 from onepass.engine.weights import Weights
 

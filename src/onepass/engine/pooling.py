@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from onepass.engine.graph import TextNodes, constant, integer, integers
+from onepass.engine.graph import TextNodes
+from onepass.engine.nodes import constant, integer, integers
 from onepass.engine.runner import Runner, linear
 from onepass.engine.runtime import Node, opset13
 

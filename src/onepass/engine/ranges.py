@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from onepass.engine.graph import BY_ROW, IN_16, Range
+from onepass.engine.products import BY_ROW, IN_16, Range
 from onepass.engine.weights import Weights
 
 Bounds = dict[str, Range]

@@ -11,7 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from onepass.engine.graph import IN_16, TextNodes, constant, integer, integers, length
+from onepass.engine.graph import TextNodes
+from onepass.engine.nodes import constant, integer, integers, length
+from onepass.engine.products import IN_16
 from onepass.engine.runner import Runner, Text
 from onepass.engine.runtime import Node, opset13, parameter
 

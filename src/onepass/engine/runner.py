@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from onepass.engine.graph import EncoderGraph, Range, TextNodes, constant, integers
+from onepass.engine.graph import EncoderGraph, TextNodes
 from onepass.engine.kept import Kept
+from onepass.engine.nodes import constant, integers
 from onepass.engine.poolers import poolers_of
+from onepass.engine.products import Range
 from onepass.engine.runtime import Node, Program, opset13
 from onepass.engine.weights import Weights
 
