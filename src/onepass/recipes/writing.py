@@ -125,18 +125,26 @@ def _looked_for(part: Part) -> str:
 def _convert(known: KnownSet, folder: Path, found: dict[tuple[str, str], Path] | None, holdout: bool) -> dict[str, int]:
     """Write every split of a set; returns how many rows each has."""
     counts = {}
-    splits = known.parts if found is not None else known.hub.splits if known.hub else ()
-    for split in splits:
-        if found is not None and (known.name, split) not in found:
-            continue
-        rows = known.parts[split].read(found[known.name, split]) if found is not None else rows_from_hub(known, split)
+    for split, where, rows in _splits(known, found):
         counts[split] = _write_rows(folder / f"{known.name}-{split}.jsonl", rows)
         if not counts[split]:
-            where = found[known.name, split] if found is not None else f"the hub's split of {split}"
             raise DataError(f"{where} has no row for {known.name}.")
     if holdout and "validation" in counts and "test" not in counts:
         counts |= _part_validation(known, folder)
     return counts
+
+
+def _splits(
+    known: KnownSet, found: dict[tuple[str, str], Path] | None
+) -> Iterator[tuple[str, str | Path, Iterator[Row]]]:
+    """The splits of a set, where each comes from, and its rows; `found` are the files of its parts, None for the hub."""
+    if found is not None:
+        for split, part in known.parts.items():
+            if path := found.get((known.name, split)):
+                yield split, path, part.read(path)
+    elif known.hub is not None:
+        for split in known.hub.splits:
+            yield split, f"the hub's split of {split}", rows_from_hub(known, split)
 
 
 def _part_validation(known: KnownSet, folder: Path) -> dict[str, int]:
