@@ -13,6 +13,8 @@ import yaml
 
 Place = tuple[str, ...]  # the keys that lead to a value: ("tasks", "politics", "train"); "" for an item of a list
 
+# Not what other readers of YAML take for a truth value.
+_PLAIN = re.compile(r"(?!(?:null|true|false|yes|no|on|off|n|y)$)[a-z_./][a-z0-9_./-]*", re.IGNORECASE)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -53,6 +55,21 @@ def parse(text: str, at: Place = (), as_written: Callable[[Place], bool] = lambd
     except (ValueError, KeyError) as error:  # a value that is not what its tag says, as in `!!int x`
         document.faults.append((None, f"not valid YAML: {error}."))
     return document
+
+
+def quoted(text: str) -> str:
+    """A text as a YAML scalar that is read back as just that text.
+
+    >>> [quoted(text) for text in ("late goal", "goal", "yes", "1")]
+    ['"late goal"', 'goal', '"yes"', '"1"']
+    """
+    return text if _PLAIN.fullmatch(text) else '"' + "".join(map(_escaped, text)) + '"'
+
+
+def _escaped(character: str) -> str:
+    if character in '"\\':
+        return "\\" + character
+    return character if character.isprintable() else f"\\U{ord(character):08x}"
 
 
 def _visit(node: yaml.Node, at: Place, document: Document, as_written: Callable[[Place], bool], seen: set[int]) -> None:

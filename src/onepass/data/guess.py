@@ -6,8 +6,7 @@ Only a sample of a file's rows is looked at. Nothing is settled here: the user r
 
 import logging
 import os
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
@@ -18,10 +17,10 @@ from onepass.data.guesses import Guess
 from onepass.data.roles import guess_roles, is_general
 from onepass.data.sources import Source, find_files, find_sources, not_usable, with_shared_tests
 from onepass.errors import DataError
+from onepass.plain_yaml import quoted
 from onepass.tasks import spelling
 
 log = logging.getLogger(__name__)
-_PLAIN = re.compile(r"(?!(?:null|true|false|yes|no|on|off|n|y)$)[a-z_./][a-z0-9_./-]*", re.IGNORECASE)
 
 
 def guess_task_file(
@@ -87,7 +86,7 @@ class _Writer:
 
     def task(self, name: str, source: Source, guess: Guess, *, first: bool) -> list[str]:
         """The lines of one task; the first one also shows the options that are the same for all kinds."""
-        columns = [_quoted(column.name) for column in guess.text]
+        columns = [quoted(column.name) for column in guess.text]
         text = columns[0] if len(columns) == 1 else f"[{', '.join(columns)}]"
         lines = [
             f"{name}:",
@@ -96,7 +95,7 @@ class _Writer:
             *self._split("validation", source, guess),
             *self._split("test", source, guess),
             f"  text: {text}  # {guess.text_reason}",
-            f"  label: {_quoted(guess.label.name)}  # {guess.label_reason}",
+            f"  label: {quoted(guess.label.name)}  # {guess.label_reason}",
             *(f"  {key}: {_written(value)}" for key, value in guess.options.items()),
             *self._labels(guess),
             *self._metric(guess),
@@ -131,7 +130,7 @@ class _Writer:
         counts = counted(dict(label.counts.most_common()), 12)
         lines = [f"  # in {'all' if label.whole else 'a sample of'} {len(label.cells):,} rows: {counts}"]
         if label.whole and label.distinct <= 20 and guess.kind == "classification":
-            labels = ", ".join(map(_quoted, sorted(label.counts, key=float if label.numbers else None)))
+            labels = ", ".join(map(quoted, sorted(label.counts, key=float if label.numbers else None)))
             lines.append(f"  # labels: [{labels}]  # without it, those found in the file of train")
         return lines
 
@@ -221,25 +220,10 @@ def _seen_from(folder: Path, path: Path) -> str:
 def _path(folder: Path, path: Path) -> str:
     seen = _seen_from(folder, path)
     # A task file reads hub:x and ~x as something else than a file of that name.
-    return _quoted(f"./{seen}" if seen.startswith(("hub:", "~")) else seen)
+    return quoted(f"./{seen}" if seen.startswith(("hub:", "~")) else seen)
 
 
 def _written(value: str | list[str]) -> str:
     if isinstance(value, list):
-        return f"[{', '.join(map(_quoted, value))}]"
-    return value if value.isdecimal() else _quoted(value)
-
-
-def _quoted(text: str) -> str:
-    """A text as a YAML scalar that is read back as just that text."""
-    return text if _PLAIN.fullmatch(text) else '"' + "".join(_escaped(text)) + '"'
-
-
-def _escaped(text: str) -> Iterable[str]:
-    for character in text:
-        if character in '"\\':
-            yield "\\" + character
-        elif character.isprintable():
-            yield character
-        else:
-            yield f"\\U{ord(character):08x}"
+        return f"[{', '.join(map(quoted, value))}]"
+    return value if value.isdecimal() else quoted(value)

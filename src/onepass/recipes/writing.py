@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,11 +11,11 @@ from typing import Any
 from onepass.atomic import draft_of, exchange, keep_others, read_json, write_json
 from onepass.data.examples import text_hash
 from onepass.errors import ConfigError, DataError, listed, unknown
+from onepass.plain_yaml import quoted
 from onepass.recipes.hub import rows_from_hub
 from onepass.recipes.recipe import KnownSet, Part, Recipe, Row
 
 RECORD = "recipe.json"
-_PLAIN = re.compile(r"(?!(?:null|true|false|yes|no|on|off|n|y)$)[a-z_./][a-z0-9_./-]*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -137,7 +136,7 @@ def _convert(known: KnownSet, folder: Path, found: dict[tuple[str, str], Path] |
 def _splits(
     known: KnownSet, found: dict[tuple[str, str], Path] | None
 ) -> Iterator[tuple[str, str | Path, Iterator[Row]]]:
-    """The splits of a set, where each comes from, and its rows; `found` are the files of its parts, None for the hub."""
+    """The splits of a set, where each comes from, and its rows. `found`: the files of its parts; None: the hub."""
     if found is not None:
         for split, part in known.parts.items():
             if path := found.get((known.name, split)):
@@ -201,7 +200,7 @@ def _value(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(_value, value)) + "]"
     if isinstance(value, str):
-        return value if _PLAIN.fullmatch(value) else json.dumps(value, ensure_ascii=False)
+        return quoted(value)
     return json.dumps(value)
 
 
