@@ -11,14 +11,13 @@ from typing import Any
 
 from onepass.data.files import RowFaults, read_chunks
 from onepass.errors import DataError
-from onepass.tasks import label_text
+from onepass.tasks import SEPARATORS, label_text
 
 SAMPLE = 2000  # rows looked at, spread over the first READ rows: many files are sorted by label
 READ = 200_000
 FEW_NUMBERS = 20  # different whole numbers that may still be labels
 FEW_VALUES = 200  # different values of any sort that may still be labels
 LONGEST_LABEL = 60  # characters on average
-SEPARATORS = "|;,"
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d.*|\d{1,2}[./]\d{1,2}[./]\d{2,4}.*")
 _ADDRESS = re.compile(r"(https?://|www\.)\S+|\S+@\S+\.\w+")

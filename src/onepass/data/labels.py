@@ -7,10 +7,9 @@ from difflib import get_close_matches
 
 import numpy as np
 
-from onepass.data.columns import SEPARATORS
 from onepass.data.findings import Finding, counted, enumerated, numbered, short
 from onepass.data.seen import SHOWN, SHOWN_FAULTS, SplitRows
-from onepass.tasks import Task
+from onepass.tasks import SEPARATORS, Task
 
 FEW_ROWS = 8  # of a label in train
 IMBALANCE = 20  # rows of the largest label for one of the smallest

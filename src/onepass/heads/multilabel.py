@@ -17,12 +17,11 @@ from onepass.heads.cells import written_list
 from onepass.heads.options import wrong_option
 from onepass.heads.thresholds import POSSIBLE, Rule, check_thresholds, choose, chosen, limits, read_threshold, shown
 from onepass.prediction import Prediction
-from onepass.tasks import Task, label_text
+from onepass.tasks import SEPARATORS, Task, label_text
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-SEPARATORS = "|;,"
 HALF = 0.5
 ADVICE = 'Write them as a JSON list, ["joy", "love"] or [], or with one of | ; , between them.'
 

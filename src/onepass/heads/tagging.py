@@ -70,11 +70,7 @@ def words_of(cell: Any, count: int | None = None) -> tuple[str, list[tuple[int, 
     >>> words_of("Late goal!")[1]
     [(0, 4), (5, 9), (9, 10)]
     """
-    # Of a text that nobody tagged, such as [[1, 2]], the brackets are a part.
-    if isinstance(cell, str) and (
-        (found := written_list(cell)) is None
-        or (count is None and not all(type(word) in (str, int, float) for word in found or [None]))
-    ):
+    if isinstance(cell, str) and not _is_written_list(cell, count is not None):
         by_space = [match.span() for match in re.finditer(r"\S+", cell)]
         if len(by_space) == count:
             return cell, by_space
@@ -87,6 +83,15 @@ def words_of(cell: Any, count: int | None = None) -> tuple[str, list[tuple[int, 
     text = " ".join(words)
     ends = np.cumsum([len(word) + 1 for word in words]).tolist()
     return text, [(end - 1 - len(word), end - 1) for word, end in zip(words, ends, strict=True)]
+
+
+def _is_written_list(cell: str, is_tagged: bool) -> bool:
+    """Whether a cell is a list of words that is written out."""
+    words = written_list(cell)
+    if words is None or is_tagged:
+        return words is not None
+    # Of a text that nobody tagged, such as [[1, 2]], the brackets are a part.
+    return bool(words) and all(type(word) in (str, int, float) for word in words)
 
 
 def _with_plain_marks(text: str) -> str:

@@ -2,10 +2,11 @@
 
 from onepass.tasks.file import MethodChoice, TaskFile
 from onepass.tasks.reading import make_task, read_task_file
-from onepass.tasks.task import NAME, TASK_KEYS, Task, label_text, spelling
+from onepass.tasks.task import NAME, SEPARATORS, TASK_KEYS, Task, label_text, spelling
 
 __all__ = [
     "NAME",
+    "SEPARATORS",
     "TASK_KEYS",
     "MethodChoice",
     "Task",

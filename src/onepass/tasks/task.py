@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 FILE_KEYS = ("train", "validation", "test")
+SEPARATORS = "|;,"
+"""What may stand between several labels of a cell"""
 
 
 class Task(BaseModel):
