@@ -39,7 +39,7 @@ def parse(text: str, at: Place = (), as_written: Callable[[Place], bool] = lambd
         loader = _Loader(text)
         node = loader.get_single_node()
         if node is not None:
-            _visit(node, at, document, as_written, set())
+            _Walk(document, as_written).visit(node, at)
         if node is not None and not document.faults:
             document.value = loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
@@ -72,41 +72,55 @@ def _escaped(character: str) -> str:
     return character if character.isprintable() else f"\\U{ord(character):08x}"
 
 
-def _visit(node: yaml.Node, at: Place, document: Document, as_written: Callable[[Place], bool], seen: set[int]) -> None:
+@dataclass
+class _Walk:
     """Walks the nodes while they still have lines and are not yet values."""
-    if id(node) in seen:  # an alias; a node can even hold itself
-        return
-    seen.add(id(node))
-    line = node.start_mark.line + 1
-    if isinstance(node, yaml.MappingNode):
+
+    document: Document
+    as_written: Callable[[Place], bool]
+    seen: set[int] = field(default_factory=set)
+
+    def visit(self, node: yaml.Node, at: Place) -> None:
+        if id(node) in self.seen:  # an alias; a node can even hold itself
+            return
+        self.seen.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            self._visit_keys(node, at)
+        elif isinstance(node, yaml.SequenceNode):
+            for item in node.value:
+                self.visit(item, (*at, ""))
+        else:
+            is_unset = node.tag == _tag("null") and at[-1:] != ("",)
+            if self.as_written(at) and not is_unset:
+                node.tag = _tag("str")
+            if _SURROGATE.search(node.value):
+                self._fault(node, f"{'.'.join(at)}: {node.value!r} holds half a character (a lone surrogate).")
+        if node.tag not in _TAGS:
+            self._fault(node, f"{'.'.join(at)}: the YAML tag {node.tag!r} is not possible here.")
+
+    def _visit_keys(self, node: yaml.MappingNode, at: Place) -> None:
         first: dict[str, int] = {}
         for key, value in node.value:
-            key_line = key.start_mark.line + 1
             if key.tag == _tag("merge"):
-                _visit(value, at, document, as_written, seen)
+                self.visit(value, at)
                 continue
             if not isinstance(key, yaml.ScalarNode):
-                document.faults.append((key_line, "a list or a mapping cannot be a key."))
+                self._fault(key, "a list or a mapping cannot be a key.")
                 continue
             key.tag = _tag("str")
-            place = (*at, key.value)
             if key.value in first:
                 what = f"{'.'.join(at)} has {key.value!r}" if at else f"{key.value!r} is there"
-                document.faults.append((key_line, f"{what} twice, in line {first[key.value]} and here. Keep one."))
-            first.setdefault(key.value, key_line)
-            document.lines[place] = key_line
-            _visit(value, place, document, as_written, seen)
-    elif isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            _visit(item, (*at, ""), document, as_written, seen)
-    else:
-        is_unset = node.tag == _tag("null") and at[-1:] != ("",)
-        if as_written(at) and not is_unset:
-            node.tag = _tag("str")
-        if _SURROGATE.search(node.value):
-            document.faults.append((line, f"{'.'.join(at)}: {node.value!r} holds half a character (a lone surrogate)."))
-    if node.tag not in _TAGS:
-        document.faults.append((line, f"{'.'.join(at)}: the YAML tag {node.tag!r} is not possible here."))
+                self._fault(key, f"{what} twice, in line {first[key.value]} and here. Keep one.")
+            first.setdefault(key.value, _line(key))
+            self.document.lines[*at, key.value] = _line(key)
+            self.visit(value, (*at, key.value))
+
+    def _fault(self, node: yaml.Node, what: str) -> None:
+        self.document.faults.append((_line(node), what))
+
+
+def _line(node: yaml.Node) -> int:
+    return node.start_mark.line + 1
 
 
 def _tag(name: str) -> str:
