@@ -14,7 +14,7 @@ from onepass.errors import DataError, first_of
 
 if TYPE_CHECKING:
     from onepass.model import Model
-    from onepass.tasks import TaskFile
+    from onepass.tasks import Task, TaskFile
 
 MEASURES = ("ece", "brier", "nll")
 
@@ -59,7 +59,7 @@ def trust_of_model(model: Model, file: TaskFile, target: float = 0.9) -> dict[st
     return {"rows": rows, "mean": {"target": target, **_means(rows)} if rows else {}}
 
 
-def _task_row(task: Any, splits: Sequence[tuple[Any, Any]], target: float) -> dict[str, Any] | None:
+def _task_row(task: Task, splits: Sequence[tuple[Any, Any]], target: float) -> dict[str, Any] | None:
     """One task's line; None for a kind without probabilities."""
     from onepass.calibration import trust
     from onepass.heads import make_kind
@@ -85,7 +85,7 @@ def _task_row(task: Any, splits: Sequence[tuple[Any, Any]], target: float) -> di
     }
 
 
-def _reached(task: Any, splits: Sequence[tuple[Any, Any]], rule: dict[str, Any]) -> dict[str, Any]:
+def _reached(task: Task, splits: Sequence[tuple[Any, Any]], rule: dict[str, Any]) -> dict[str, Any]:
     """What thresholds chosen on validation reach on test: over all answers, and in the mean over labels."""
     from onepass.heads import make_kind, options_of_kind
 

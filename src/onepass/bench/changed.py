@@ -9,6 +9,7 @@ import json
 import logging
 import math
 import zipfile
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from onepass.bench.check import Check
@@ -153,7 +154,7 @@ def _is_of(found: dict[str, Any], known: dict[str, tuple[int, frozenset[str]]]) 
     return any(all(abs(given[label] - copied[label]) <= NEAR for label in copied) for given in others)
 
 
-def _spoilt(archive: bytes, change: Any) -> bytes:
+def _spoilt(archive: bytes, change: Callable[[bytes], bytes]) -> bytes:
     """An archive whose weights were changed."""
     made = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(archive)) as source, zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as target:

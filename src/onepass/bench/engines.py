@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tokenizers
@@ -61,7 +61,7 @@ class EncoderParts:
             self.tokenizer.save(Path(place) / "tokenizer.json")
             return tokenizers.Tokenizer.from_file(str(Path(place) / "tokenizer.json"))
 
-    def texts(self, lengths: Any, seed: int = 0) -> list[Pieces]:
+    def texts(self, lengths: Iterable[int], seed: int = 0) -> list[Pieces]:
         """Random word pieces of these lengths."""
         generator = np.random.default_rng(seed)
         most = min(self.config.vocab_size, 20_000)

@@ -56,6 +56,7 @@ class Run:
 
     @property
     def all_overrides(self) -> list[str]:
+        """What makes the suite's task file that of this run"""
         name, _, options = self.method.partition(":")
         chosen = [f"method.{option}" for option in options.split(",") if option]
         taught = learn_from(self.teachers) if self.teachers else []
@@ -63,6 +64,7 @@ class Run:
 
     @property
     def key(self) -> str:
+        """What tells it from all other runs in the file of a bench's lines"""
         last = {text.partition("=")[0].strip(): text for text in self.given}  # of an option that is given twice
         parts: list[Any] = [Path(self.suite).stem, self.method, self.seed, sorted(last.values())]
         parts += [sorted(self.tasks)] if self.tasks else []
@@ -82,6 +84,7 @@ class Run:
 
     @property
     def can_start(self) -> bool:
+        """Whether the models are there that it learns from"""
         return all(map(is_whole, self.teachers))
 
 

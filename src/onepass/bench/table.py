@@ -144,5 +144,5 @@ def table_faults(table: Table) -> list[str]:
     return faults
 
 
-def _names(kind: Any) -> list[str]:
+def _names(kind: type) -> list[str]:
     return [item.name for item in fields(kind)]

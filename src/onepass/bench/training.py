@@ -7,10 +7,13 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from onepass.errors import OnepassError
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
 
 STEPS, ROWS, TOKENS = 12, 32, 24
 
@@ -43,7 +46,7 @@ def cost_per_row(
     }
 
 
-def _trainer(method: str, num_tasks: int, source: str, generator: Any) -> Any:
+def _trainer(method: str, num_tasks: int, source: str, generator: Generator) -> Callable[[int], None]:
     """A function that makes one training step of a new model with so many two-label tasks."""
     import numpy as np
 

@@ -136,6 +136,7 @@ class Store:
         targets: Sequence[Any],
         numbers: Sequence[int],
     ) -> None:
+        """Take more rows: what was read of each, its target, and its number in the file."""
         sequences = [sequence for one in tokens for sequence in one.sequences]
         self.ids.append(np.concatenate([np.asarray(ids, np.int32) for ids, _ in sequences]))
         self.lengths.append(np.array([len(ids) for ids, _ in sequences], np.int64))

@@ -84,16 +84,25 @@ def short(text: str) -> str:
 
 
 def numbered(count: int, noun: str) -> str:
+    """
+    >>> numbered(1, "row"), numbered(2000, "row")
+    ('1 row', '2,000 rows')
+    """
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def enumerated(names: Iterable[str], shown: int = 10) -> str:
+    """The first names, each on one line, and how many more there are."""
     names = list(names)
     more = f" and {len(names) - shown:,} more" if len(names) > shown else ""
     return ", ".join(map(short, names[:shown])) + more
 
 
 def counted(counts: Mapping[str, int], shown: int) -> str:
+    """
+    >>> counted({"sport": 12, "politics": 3}, shown=1)
+    'sport (12) and 1 more'
+    """
     return enumerated([f"{short(name)} ({count:,})" for name, count in counts.items()], shown)
 
 

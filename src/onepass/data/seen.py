@@ -83,6 +83,7 @@ class SplitRows:
         return len(self.labels) < MAX_LABELS
 
     def add(self, number: int, row: Row) -> None:
+        """Note what training would read of a row, or what keeps it from doing so."""
         task, kind = self.task, self.kind
         try:
             if kind.blank(task, row):

@@ -38,6 +38,7 @@ class Source:
 
 
 def find_files(paths: Sequence[str | Path]) -> list[Path]:
+    """The files given, and the data files in the folders given and one level below; each once."""
     files: list[Path] = []
     for path in map(Path, paths):
         if path.is_dir():

@@ -42,6 +42,7 @@ class Verdict:
 
     @property
     def lost(self) -> float:
+        """Points of the score"""
         return 0.0 if self.before is None or self.after is None else self.before - self.after
 
     @property

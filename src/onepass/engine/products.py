@@ -27,10 +27,12 @@ class Range:
 
     @property
     def by_row(self) -> bool:
+        """Whether each row is measured by itself"""
         return not len(self.low)
 
     @property
     def in_16(self) -> bool:
+        """Whether the layer takes 16 bits"""
         return len(self.low) == 1
 
     @property

@@ -34,6 +34,7 @@ def _mean_share(right: Sequence[int], parts: Parts) -> float:
 
 
 def group_match(answers: Parts, targets: Parts) -> float:
+    """The share of groups whose answers are all right."""
     return float(np.mean([(own == wanted).all() for own, wanted in zip(answers, targets, strict=True)]))
 
 
