@@ -142,7 +142,7 @@ def test_the_papers_figures_stand_beside_ours(suite: Path, tmp_path: Path) -> No
 def test_the_suite_may_come_from_the_environment(suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONEPASS_SUITE", str(suite))
     path = write(tmp_path / "table.yaml", rows=[{"name": "not here", "paper": {"average": 81.0}}])
-    result = CliRunner().invoke(app, ["bench", "paper", str(path), "--json"])
+    result = CliRunner().invoke(app, ["bench", "paper", str(path), "--json", "-o", str(tmp_path / "lines.jsonl")])
     assert json.loads(result.stdout)["suite"] == "tasks"
 
 
