@@ -247,8 +247,6 @@ def _run(job: FileJob, show_progress: bool, json: bool) -> None:
     """Do a job with a progress bar, and tell what was done."""
     from tqdm import tqdm
 
-    from onepass.filejob.job import rejects_beside
-
     with tqdm(unit=" rows", disable=not show_progress, smoothing=0.1) as bar:
 
         def advance(done: Progress) -> None:
@@ -265,14 +263,16 @@ def _run(job: FileJob, show_progress: bool, json: bool) -> None:
     if summary.resumed:
         say(f"This run went on where an earlier one had stopped: rows read by then: {summary.resumed:,}.")
     _say_left(job.path, summary.not_asked)
-    rejects = job.rejects or rejects_beside(job.output)
     if json:
-        places = {"output": str(job.output), "rejects": str(rejects) if summary.rejected or job.rejects else None}
+        places = {
+            "output": str(job.output),
+            "rejects": str(job.rejects_file) if summary.rejected or job.rejects else None,
+        }
         write_json(asdict(summary) | places)
     say(f"Rows labelled: {summary.rows:,}, in {job.output}, with the columns {', '.join(summary.added)}.")
     if summary.truncated:
         say(f"Rows whose text was cut, being longer than the model reads: {summary.truncated:,} ({summary.added[-1]}).")
     if summary.rejected:
-        say(f"Rows that could not be labelled: {summary.rejected:,}, in {rejects}, with line and reason.")
+        say(f"Rows that could not be labelled: {summary.rejected:,}, in {job.rejects_file}, with line and reason.")
         if not summary.rows:
             raise DataError(f"No row of {job.path} could be labelled.")

@@ -122,6 +122,11 @@ class FileJob:
         }
         self.journal = Journal(self.output)
 
+    @property
+    def rejects_file(self) -> Path:
+        """Where rows go that cannot be labelled: the file given, or one beside the output."""
+        return self.rejects or rejects_beside(self.output)
+
     def run(self, progress: Callable[[Progress], None] | None = None) -> Summary:
         """Do what is left of the job. Stopped at any moment, it leaves all but one piece to the next run."""
         started = time.monotonic()
@@ -136,7 +141,7 @@ class FileJob:
                 shutil.rmtree(self.journal.folder, ignore_errors=True)
                 state = State(self.settings, source.columns)
             if self.overwrite:
-                state.give_leave(self.output, self.rejects or rejects_beside(self.output))
+                state.give_leave(self.output, self.rejects_file)
             resumed = state.rows + state.rejected
             try:
                 if state.finished is None:
@@ -216,9 +221,8 @@ class FileJob:
         with open(made, "rb") as file:
             os.fsync(file.fileno())
         state.finished = {}
-        rejects = self.rejects or rejects_beside(self.output)
         if self.rejects is not None or state.rejected:
-            state.finished[str(rejects.absolute())] = REJECTS
+            state.finished[str(self.rejects_file.absolute())] = REJECTS
         state.finished[str(self.output)] = made.name  # last: where there is an output, all is there
         self.journal.write(state)
 
