@@ -37,6 +37,21 @@ def test_moderations_answer_as_openai_does(server: Any) -> None:
     assert result["flagged"] is result["categories"]["topic"] is (score > 0.5)
 
 
+def test_parts_of_an_input_are_one_text_as_at_openai(server: Any) -> None:
+    parts = [{"type": "text", "text": "late"}, {"type": "text", "text": "goal"}]
+    status, body = server.post("/v1/moderations", {"input": parts, "model": "omni-moderation-latest"})
+    assert status == 200
+    assert body["results"] == server.post("/v1/moderations", {"input": "late\ngoal"})[1]["results"]
+    image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+    assert server.post("/v1/moderations", {"input": [*parts, image]})[0] == 422
+
+
+def test_the_model_is_listed_as_by_openai_and_vllm(server: Any) -> None:
+    status, body = server.get("/v1/models")
+    assert status == 200 and body["object"] == "list"
+    assert [(one["id"], one["object"]) for one in body["data"]] == [("model", "model")]
+
+
 def test_a_label_that_should_flag_and_is_gone_is_said(served: Path) -> None:
     model = Served(served)
     service: Any = SimpleNamespace(

@@ -173,7 +173,8 @@ def test_requests_with_broken_bytes(server: Any) -> None:
 CASES = int(os.environ.get("ONEPASS_FUZZ_CASES", "10000"))
 ENDPOINTS = [
     *("POST /predict", "GET /tasks", "GET /info", "GET /livez", "GET /readyz", "GET /metrics", "POST /classify"),
-    *("POST /v1/moderations", "GET /v2", "GET /v2/health/live", "GET /v2/health/ready", "GET /v2/models/{model}/ready"),
+    *("GET /v1/models", "POST /v1/moderations"),
+    *("GET /v2", "GET /v2/health/live", "GET /v2/health/ready", "GET /v2/models/{model}/ready"),
     *(
         "GET /v2/models/{model}",
         "POST /v2/models/{model}/infer",

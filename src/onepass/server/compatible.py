@@ -23,6 +23,7 @@ from onepass.server.schemas import (
     INFER,
     INFERRED,
     KSERVE_ERRORS,
+    MODELS,
     MODERATE,
     MODERATED,
     body_schema,
@@ -69,6 +70,14 @@ def add_compatible_routes(app: FastAPI, service: Service) -> None:
         head = {"id": f"classify-{time.time_ns():x}", "object": "list", "created": int(time.time())}
         return reply({**head, "model": f"{service.name}/{name}", "data": data, "usage": usage})
 
+    @app.get("/v1/models", responses={200: MODELS, **ERRORS}, tags=["compatible"])
+    async def models(request: Request) -> Response:
+        """The one model here, as OpenAI's and vLLM's clients list them."""
+        service.key(request.headers)
+        service.generation()
+        one = {"id": service.name, "object": "model", "created": int(service.started), "owned_by": "onepass"}
+        return reply({"object": "list", "data": [one]})
+
     @app.post(
         "/v1/moderations",
         responses={200: MODERATED, **ERRORS},
@@ -79,7 +88,7 @@ def add_compatible_routes(app: FastAPI, service: Service) -> None:
         """What is flagged, as OpenAI answers: tasks of two labels, and each label of a multilabel task."""
         key, body = await service.read(request)
         _check_strings(body, "model")  # which is ours, whatever it says
-        texts = texts_of(body.get("input"), service.settings, "input")
+        texts = texts_of(_joined_parts(body.get("input")), service.settings, "input")
         flagging = flagged_labels(service)
         if not flagging:
             raise Refused(404, "no_categories", "No task can flag a text. Name some: --moderation TASK=LABEL.")
@@ -176,6 +185,17 @@ def flagged_labels(service: Service) -> dict[str, list[str]]:
             raise Refused(404, "no_categories", f"There is no {name}={label} any more, which --moderation names.")
         chosen.setdefault(name, []).append(label)
     return chosen
+
+
+def _joined_parts(given: Any) -> Any:
+    """The text that parts of one input make, where that is what is given; of images nothing is known here."""
+    parts = given if isinstance(given, list) else []
+    texts = [part["text"] for part in parts if isinstance(part, dict) and _is_text(part)]
+    return "\n".join(texts) if texts and len(texts) == len(parts) else given
+
+
+def _is_text(part: dict[str, Any]) -> bool:
+    return part.get("type") == "text" and isinstance(part.get("text"), str)
 
 
 def _moderated(result: dict[str, Any], flagging: dict[str, list[str]]) -> dict[str, Any]:

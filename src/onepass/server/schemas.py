@@ -128,8 +128,30 @@ CLASSIFIED = _json(
     ),
     "The probabilities of one task's labels, for each text",
 )
+MODELS = _json(
+    _object(
+        {
+            "object": {"const": "list"},
+            "data": {
+                "type": "array",
+                "items": _object(
+                    {"id": STRING, "object": {"const": "model"}, "created": INTEGER, "owned_by": STRING},
+                    ["id", "object", "created", "owned_by"],
+                ),
+            },
+        },
+        ["object", "data"],
+    ),
+    "The model",
+)
+_PARTS: Schema = {
+    "type": "array",
+    "items": _object({"type": {"const": "text"}, "text": STRING}, ["type", "text"]),
+    "minItems": 1,
+    "description": "Parts of one text",
+}
 MODERATE = _object(
-    {"input": TEXTS, "model": MAYBE},
+    {"input": {"anyOf": [*TEXTS["anyOf"], _PARTS]}, "model": MAYBE},
     ["input"],
     example={"input": "You are an idiot"},
 )
