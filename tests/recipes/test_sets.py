@@ -67,6 +67,19 @@ def test_yelp_has_ones_and_twos(lay, tmp_path, rows):
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "label", "text", "read"),
+    [
+        ("imdb", "neg", "bad<br />no", "bad no"),
+        ("yelp", "1", 'bad ""food""\\nno', 'bad "food"\nno'),
+        ("rotten_tomatoes", "neg", "bad", "bad"),
+    ],
+)
+def test_reviews_of_the_hub_are_read_as_those_of_the_originals(name, label, text, read):
+    (known,) = RECIPES[name].sets
+    assert list(known.hub.read(iter([{"text": text, "label": label}]))) == [{"text": read, "label": "negative"}]
+
+
 def test_rotten_tomatoes_has_the_hubs_split(lay, tmp_path):
     text = "".join(f"caf\xe9 {n}\n" for n in range(5331)).encode("cp1252")
     files = {f"rt-polarity.{label}": text for label in ("neg", "pos")}

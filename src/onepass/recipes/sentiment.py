@@ -1,7 +1,7 @@
 """IMDB, Yelp polarity and Rotten Tomatoes: is a review positive?"""
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from onepass.data.delimited import csv_reader
@@ -10,14 +10,32 @@ from onepass.recipes.originals import lines
 from onepass.recipes.recipe import Hub, KnownSet, Part, Recipe, Row
 
 LABELS = ["negative", "positive"]
+NEG_POS = ("neg", "pos")
 KEYS = {"text": "text", "label": "label", "labels": LABELS, "metric": "accuracy"}
 
 
-def _named(rows: Iterator[Row]) -> Iterator[Row]:
-    """The hub's rows: Yelp's labels are 1 and 2 there, IMDB's and Rotten Tomatoes' neg and pos."""
-    names = {"1": LABELS[0], "2": LABELS[1], "neg": LABELS[0], "pos": LABELS[1]}
-    for row in rows:
-        yield {"text": row["text"], "label": names[str(row["label"])]}
+def _from_hub(names: tuple[str, str], clean: Callable[[str], str] = str) -> Callable[[Iterator[Row]], Iterator[Row]]:
+    """The hub's rows; `names`: what it calls our labels, `clean`: what is done to the originals' texts, too."""
+    labels = dict(zip(names, LABELS, strict=True))
+
+    def read(rows: Iterator[Row]) -> Iterator[Row]:
+        for row in rows:
+            yield {"text": clean(row["text"]), "label": labels[row["label"]]}
+
+    return read
+
+
+def _without_breaks(text: str) -> str:
+    return text.replace("<br />", " ")
+
+
+def _with_line_ends(text: str) -> str:
+    return text.replace("\\n", "\n")
+
+
+def _unquoted(text: str) -> str:
+    """A text of Yelp on the hub, which cut the lines of the csv file without reading their quotes."""
+    return _with_line_ends(text.replace('""', '"'))
 
 
 def _imdb(folder: Path) -> Iterator[Row]:
@@ -27,7 +45,7 @@ def _imdb(folder: Path) -> Iterator[Row]:
             raise DataError(f"{folder / name} has no .txt files.")
         for file in files:
             text = "\n".join(line for _, line in lines(file))
-            yield {"text": text.replace("<br />", " "), "label": label}
+            yield {"text": _without_breaks(text), "label": label}
 
 
 def _yelp(path: Path) -> Iterator[Row]:
@@ -39,7 +57,7 @@ def _yelp(path: Path) -> Iterator[Row]:
             fields = []
         if len(fields) != 2 or fields[0] not in ("1", "2"):
             raise DataError(f'{path}, line {number} is not as expected: a line is "1" or "2", and a text.')
-        yield {"text": fields[1].replace("\\n", "\n"), "label": LABELS[int(fields[0]) - 1]}
+        yield {"text": _with_line_ends(fields[1]), "label": LABELS[int(fields[0]) - 1]}
 
 
 def _tomatoes(first: int, end: int | None) -> Part:
@@ -71,7 +89,7 @@ IMDB = Recipe(
             "Is the review positive?",
             KEYS,
             {"train": _imdb_part("train"), "test": _imdb_part("test")},
-            Hub("stanfordnlp/imdb", None, {"train": "train", "test": "test"}, _named),
+            Hub("stanfordnlp/imdb", None, {"train": "train", "test": "test"}, _from_hub(NEG_POS, _without_breaks)),
         ),
     ),
     {"max_length": 256},
@@ -85,7 +103,7 @@ YELP = Recipe(
             "Is the review positive?",
             KEYS | {"validation": 0.01},
             {"train": _yelp_part("train"), "test": _yelp_part("test")},
-            Hub("fancyzhx/yelp_polarity", None, {"train": "train", "test": "test"}, _named),
+            Hub("fancyzhx/yelp_polarity", None, {"train": "train", "test": "test"}, _from_hub(("1", "2"), _unquoted)),
         ),
     ),
     {"max_length": 256},
@@ -104,7 +122,7 @@ TOMATOES = Recipe(
                 "cornell-movie-review-data/rotten_tomatoes",
                 None,
                 {"train": "train", "validation": "validation", "test": "test"},
-                _named,
+                _from_hub(NEG_POS),
             ),
         ),
     ),
