@@ -11,6 +11,7 @@ from onepass.errors import ConfigError
 
 def test_every_method_has_a_row_for_every_number_of_tasks(encoder: Path, tmp_path: Path):
     found = cost([1, 9], texts=2, length=8, rounds=1, threads=1, encoder=str(encoder))
+    assert found["threads"] == 1
     rows = {(row["method"], row["tasks"]): row for row in found["rows"]}
     assert set(rows) == {(method, n) for method in ("readers", "mtdnn", "mtop", "single") for n in (1, 9)}
     assert rows["readers", 9]["depth"] == 2 and rows["readers", 9]["runtime"] == "engine"

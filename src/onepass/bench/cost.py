@@ -12,6 +12,7 @@ from onepass.bench.timing import interleaved
 from onepass.bench.work import operations, reading_operations
 from onepass.encoder.config import EncoderConfig
 from onepass.engine.ranges import chosen
+from onepass.engine.runtime import usable_cores
 from onepass.errors import ConfigError, listed, unknown
 from onepass.inquiry import Pieces
 
@@ -40,6 +41,7 @@ def cost(
     """
     if faults := [unknown("method", name, METHODS) for name in methods if name not in METHODS]:
         raise ConfigError(listed(faults))
+    threads = threads or usable_cores()  # torch by itself may take fewer than the engine, such as OMP_NUM_THREADS
     parts = EncoderParts(encoder)
     batch = parts.texts([length] * texts)
     engine, torch = _Engine(parts, batch, threads, precision), _Torch(parts, batch, threads)
@@ -67,6 +69,7 @@ def cost(
         "texts": texts,
         "length": length,
         "rounds": rounds,
+        "threads": threads,
         "clock": "cpu" if cpu else "wall",
         "rows": rows,
     }
@@ -93,7 +96,7 @@ class _Engine:
 
     runtime = "engine"
 
-    def __init__(self, parts: EncoderParts, batch: Sequence[Pieces], threads: int | None, precision: str):
+    def __init__(self, parts: EncoderParts, batch: Sequence[Pieces], threads: int, precision: str):
         self.parts, self.batch, self.threads, self.precision = parts, batch, threads, precision
         core = parts.plain(threads)  # always in 32 bits: what is compared with
         self.plain: Callable[[], object] = lambda: core.logits(batch, [0])
@@ -116,7 +119,7 @@ class _Torch:
 
     runtime, precision = "torch", "fp32"
 
-    def __init__(self, parts: EncoderParts, batch: Sequence[Pieces], threads: int | None):
+    def __init__(self, parts: EncoderParts, batch: Sequence[Pieces], threads: int):
         self.parts, self.threads = parts, threads
         self._texts = batch
 
@@ -158,8 +161,7 @@ class _Torch:
 
         from onepass.encoder.batch import Batch
 
-        if self.threads:
-            torch.set_num_threads(self.threads)
+        torch.set_num_threads(self.threads)
         return Batch.of([(one.ids, one.types) for one in self._texts])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -27,15 +26,12 @@ def bert_config(config: EncoderConfig) -> Any:
     )  # fmt: skip
 
 
-def transformers_rivals(parts: EncoderParts, tasks: int, threads: int | None) -> Mapping[str, Any]:
-    """What people do with transformers; nothing if it is not installed."""
-    if importlib.util.find_spec("transformers") is None:
-        return {}
+def transformers_rivals(parts: EncoderParts, tasks: int, threads: int) -> Mapping[str, Any]:
+    """What people do with transformers."""
     import torch
     import transformers
 
-    if threads:
-        torch.set_num_threads(threads)
+    torch.set_num_threads(threads)
     classifier = transformers.BertForSequenceClassification(bert_config(parts.config)).eval()
     tokenizer = transformers.PreTrainedTokenizerFast(
         tokenizer_object=parts.raw_tokenizer(), pad_token="[PAD]", model_max_length=512
@@ -65,7 +61,7 @@ def transformers_rivals(parts: EncoderParts, tasks: int, threads: int | None) ->
     return {f"{tasks} models": one_model, f"{tasks} pipelines": one_pipeline, "multi-head BertModel": multi_head}
 
 
-def onnx_rival(parts: EncoderParts, tasks: int, threads: int | None) -> Callable[[list[str]], object]:
+def onnx_rival(parts: EncoderParts, tasks: int, threads: int) -> Callable[[list[str]], object]:
     """One encoder with the heads of all tasks, in batches as they come."""
     heads = np.random.default_rng(0).standard_normal((2 * tasks, parts.config.width), dtype=np.float32)
     run = onnx.session(parts.config, parts.weights, heads, threads)

@@ -1,7 +1,7 @@
 """Texts per second from strings to labels, of the engine and of what people use instead, in the same run.
 
 Rivals are given the best case: of the N models of a rival one is run, whose weights stay in the cache, and its time is
-multiplied by N. All contenders tokenise; all read the same texts in the same order.
+multiplied by N. All contenders tokenise; all read the same texts in the same order with the same number of threads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from onepass.bench.work import log_uniform, operations
 from onepass.engine.nodes import constant
 from onepass.engine.plan import batches, rounded
 from onepass.engine.products import Range, eight_bit_product
-from onepass.engine.runtime import Program, opset13, parameter
+from onepass.engine.runtime import Program, opset13, parameter, usable_cores
 from onepass.heads import make_kind
 from onepass.tasks import Task
 
@@ -37,6 +37,7 @@ caches full of another's weights"""
 SIDE = 1536
 """Of the matrices whose product is the machine's peak"""
 ONNX_RUNTIME = "multi-head, stock ONNX Runtime int8"
+TRANSFORMERS = "models, pipelines and a multi-head BertModel of transformers"
 
 
 def throughput(
@@ -49,6 +50,7 @@ def throughput(
     encoder: str = "embedded",
 ) -> dict[str, Any]:
     """Every workload's contenders, and how near the engine comes to the machine's products of matrices."""
+    threads = threads or usable_cores()  # torch by itself may take fewer than the engine, such as OMP_NUM_THREADS
     parts = EncoderParts(encoder)
     engines = {"engine fp32": parts.readers(tasks, Form(), threads)}
     bounds = parts.bounds(engines["engine fp32"])
@@ -58,7 +60,10 @@ def throughput(
     }
     missing: dict[str, str] = {}
     if rivals:
-        contenders |= transformers_rivals(parts, tasks, threads)
+        if importlib.util.find_spec("transformers") is None:
+            missing[TRANSFORMERS] = "transformers: pip install 'onepass[bench]'"
+        else:
+            contenders |= transformers_rivals(parts, tasks, threads)
         if lacking := onnx.missing():
             missing[ONNX_RUNTIME] = f"{' and '.join(lacking)}: pip install 'onepass[bench]'"
         else:
@@ -89,6 +94,7 @@ def throughput(
     return {
         "tasks": tasks,
         "rounds": rounds,
+        "threads": threads,
         "rows": rows,
         "missing": missing,
         "mixed_against_equal": mixed_against_equal(rows),
@@ -149,7 +155,7 @@ def _bound(run: Callable[[list[str]], object], texts: list[str]) -> Callable[[],
 # --- the machine ----------------------------------------------------------------------------------------------------
 
 
-def peak_shares(parts: EncoderParts, rounds: int, threads: int | None) -> dict[str, Any]:
+def peak_shares(parts: EncoderParts, rounds: int, threads: int) -> dict[str, Any]:
     """How much of the fastest product of matrices a plain pass over equal lengths reaches, in 32 and in 8 bits."""
     length = min(128, parts.config.capacity)
     batch = parts.texts([length] * 8)
@@ -173,7 +179,7 @@ def peak_shares(parts: EncoderParts, rounds: int, threads: int | None) -> dict[s
     return found
 
 
-def _product(threads: int | None, int8: bool) -> Callable[[], object]:
+def _product(threads: int, int8: bool) -> Callable[[], object]:
     generator = np.random.default_rng(0)
     weight, given = (generator.standard_normal((SIDE, SIDE), dtype=np.float32) for _ in range(2))
     x = parameter("x", (-1, -1, SIDE))

@@ -105,7 +105,7 @@ def throughput(
             row["workload"], row["contender"], f"{row['texts_per_s']:,.0f}", f"{row['tokens_per_s']:,.0f}",
             f"{row['ms']:.2f}", f"{row['against_engine_fp32']:.2f}", f"{row['against_engine_int8']:.2f}",
         )  # fmt: skip
-    show(made)
+    show(f"{tasks} tasks, every contender with {found['threads']} threads", made)
     for name, lacking in found["missing"].items():
         say(f"Not run: {name}. It needs {lacking}")
     for name, speeds in found["mixed_against_equal"].items():
