@@ -44,6 +44,14 @@ def test_a_row_is_the_mean_over_seeds_and_the_difference_to_a_model_per_task():
     assert low < 0 < 2.0 < high  # one task gained, one lost
 
 
+def test_one_seed_has_no_spread_and_one_score_each_no_interval(tmp_path: Path):
+    of_one_task = [line("single", 0, topic=80.0), line("readers", 0, topic=84.0)]
+    readers = summarise(of_one_task)["rows"][1]
+    assert readers["std"] is None and readers["difference"] == 4.0 and "interval" not in readers
+    plot_accuracy(summarise(of_one_task), tmp_path / "one.png")
+    assert "interval" in summarise([*of_one_task, line("readers", 1, topic=85.0)])["rows"][1]
+
+
 def test_the_same_scores_in_another_order_are_no_less():
     scores = (100 * 15 / 30, 100 * 26 / 30, 100 * 26 / 30)
     lines = [line("single", seed, topic=score) for seed, score in enumerate(scores)]

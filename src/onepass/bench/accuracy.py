@@ -35,7 +35,7 @@ def summarise(lines: Sequence[dict[str, Any]], baseline: str = "single") -> dict
             "seeds": len(averages),
             "mean": float(averages.mean()),
             "median": float(np.median(averages)),
-            "std": float(averages.std(ddof=1)) if len(averages) > 1 else 0.0,
+            "std": float(averages.std(ddof=1)) if len(averages) > 1 else None,
             "tasks": dict(zip(_tasks(lines), means.tolist(), strict=True)),
             "seconds": float(np.mean([line["seconds"] for line in lines if line["method"] == method])),
         }
@@ -43,11 +43,10 @@ def summarise(lines: Sequence[dict[str, Any]], baseline: str = "single") -> dict
             row["trust"] = trusted  # a seed each
         if rival is not None and method != rival:
             difference = means - scores[rival].mean(0)
-            row |= {
-                "difference": float(difference.mean()),
-                "interval": bootstrap(scores[method], scores[rival]),
-                "at_or_above": int((difference >= -ROUNDING).sum()),
-            }
+            row["difference"] = float(difference.mean())
+            row["at_or_above"] = int((difference >= -ROUNDING).sum())
+            if max(scores[method].size, scores[rival].size) > 1:  # a score each says nothing of chance
+                row["interval"] = bootstrap(scores[method], scores[rival])
         rows.append(row)
     return {"suite": lines[0]["suite"], "rows": rows}
 

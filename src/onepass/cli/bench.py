@@ -13,7 +13,7 @@ from onepass.cli.bench_methods import affinity, methods, scaling, tasks
 from onepass.cli.bench_paper import paper
 from onepass.cli.bench_serve import serve
 from onepass.cli.bench_transfer import transfer
-from onepass.cli.console import listen, progress, show, split_names, table, whole_numbers, write_json
+from onepass.cli.console import listen, percent, progress, show, split_names, table, whole_numbers, write_json
 from onepass.cli.guard import guarded
 from onepass.cli.options import Jobs, Json, Limit, Output, Overrides, Suite
 from onepass.errors import ConfigError
@@ -74,19 +74,19 @@ def accuracy(
         write_json(summary)
         return
     made = table(
-        "method", "mean", "median", "spread", "to single", "95 %", "tasks at or above", "seconds",
-        numbers=("mean", "median", "spread"),
+        "method", "seeds", "mean", "median", "spread", "to single", "95 %", "tasks at or above", "seconds",
+        numbers=("seeds", "mean", "median", "spread"),
     )  # fmt: skip
     for row in summary["rows"]:
         low, high = row.get("interval", (None, None))
         made.add_row(
-            row["method"], f"{row['mean']:.2f}", f"{row['median']:.2f}", f"{row['std']:.2f}",
+            row["method"], str(row["seeds"]), *(percent(row[key], 2) for key in ("mean", "median", "std")),
             f"{row['difference']:+.2f}" if "difference" in row else "",
             f"{low:+.2f} to {high:+.2f}" if low is not None else "",
             f"{row['at_or_above']} of {len(row['tasks'])}" if "at_or_above" in row else "", f"{row['seconds']:.0f}",
         )  # fmt: skip
     shared = ", which share their teachers: they differ less than by themselves" if share_teachers else ""
-    show(f"{summary['suite']}, test, mean over {seeds} seeds{shared}", made)
+    show(f"{summary['suite']}, test, mean over seeds{shared}", made)
     if (done := sum(row["seeds"] for row in summary["rows"])) < len(runs):
         show(f"{done} of {len(runs)} runs are done. The same command goes on.")
     for row in summary["rows"]:
