@@ -186,6 +186,17 @@ def test_a_run_that_was_killed_says_so(tmp_path: Path, monkeypatch: pytest.Monke
         running.line()
 
 
+def test_a_run_that_failed_is_named_as_in_the_table_and_the_others_are_kept(suite: Path, tmp_path: Path) -> None:
+    (empty := tmp_path / "empty").mkdir()
+    runs = plan(str(suite), ["mtdnn"], 1, ["train.teachers=0"], vary=["train.epochs=1", f"encoder={empty}"])
+    output = tmp_path / "lines.jsonl"
+    with pytest.raises(OnepassError) as caught:
+        run_all(runs, output, progress=False)
+    assert str(caught.value).startswith(f"mtdnn encoder={empty}, seed 0 failed:")
+    assert "\n1 of 2 runs are done and kept" in str(caught.value)
+    assert [line["method"] for line in run_all(runs[:1], output, progress=False)] == ["mtdnn train.epochs=1"]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are looked for in /proc")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_bench_that_is_told_to_end_ends_its_trainings(suite: Path, tmp_path: Path, number: signal.Signals) -> None:

@@ -42,11 +42,11 @@ class Running:
         out, err = _text_of(self.out), _text_of(self.err)
         if self.process.returncode < 0:
             raise OnepassError(
-                f"{self.run.method}, seed {self.run.seed} was killed by signal {-self.process.returncode}, for want of "
+                f"{self.run.told} was killed by signal {-self.process.returncode}, for want of "
                 "memory perhaps. The same command goes on; give it fewer --jobs."
             )
         if self.process.returncode:
-            raise OnepassError(f"{self.run.method}, seed {self.run.seed} failed:\n{err.strip()[-3000:]}")
+            raise OnepassError(f"{self.run.told} failed:\n{err.strip()[-3000:]}")
         line: dict[str, Any] = json.loads(out.splitlines()[-1])
         return line | {"holds": self.holds}
 

@@ -23,7 +23,7 @@ from onepass.bench.calibration import trust_of_model
 from onepass.bench.fingerprint import suite_fingerprint
 from onepass.bench.lines import add_line, begin_lines, read_lines
 from onepass.bench.processes import Running, serve_run, side_by_side
-from onepass.errors import ConfigError, OnepassError, listed, unknown
+from onepass.errors import ConfigError, OnepassError, first_of, listed, unknown
 
 if TYPE_CHECKING:
     from onepass.model import Model
@@ -76,6 +76,11 @@ class Run:
     def label(self) -> str:
         """What a table calls all seeds of it."""
         return f"{self.method} {self.variant}".strip()
+
+    @property
+    def told(self) -> str:
+        """What a message calls it."""
+        return f"{self.label}, seed {self.seed}" + (f", tasks {first_of(self.tasks)}" if self.tasks else "")
 
     @property
     def given(self) -> list[str]:
@@ -202,7 +207,11 @@ def run_all(
             bar.set_postfix_str(f"{entry.run.label} seed {line['seed']}: {line['average']:.2f}")
             bar.update()
     if failures:
-        raise OnepassError(listed(failures))
+        kept = sum(run.key in done for run in runs)
+        raise OnepassError(
+            f"{listed(failures)}\n{kept} of {len(runs)} runs are done and kept. The same command tries the others "
+            "again; without what failed, it shows those that are done."
+        )
     return [done[run.key] | {"method": run.label} for run in runs if run.key in done]
 
 

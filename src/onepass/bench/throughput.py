@@ -6,6 +6,7 @@ multiplied by N. All contenders tokenise; all read the same texts in the same or
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
