@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from onepass.bench.calibration import _means, _task_row, trust_of_suite
+from onepass.bench.calibration import _means, _reached, _task_row, trust_of_suite
 from onepass.cli.app import app
 from onepass.errors import ConfigError
 from onepass.heads import make_kind
@@ -53,6 +53,13 @@ def test_what_is_not_reachable_is_named_and_counts_in_no_mean(row: dict[str, Any
     assert mean["per_task"] == {"precision": row["per_task"]["precision"], "tasks": 1, "unreachable": ["fog"]}
     assert mean["per_label"]["unreachable"] == ["fog"]
     assert mean["ece_after"] == pytest.approx(row["after"]["ece"])
+
+
+def test_a_kind_without_thresholds_is_none_for_which_they_are_not_reachable(row: dict[str, Any]):
+    task = Task(name="names", kind="tagging", text="text", label="tags", labels=["O", "B-X"])
+    none = _reached(task, [], {"target_precision": 0.9})
+    mean = _means([row, row | {"task": "names", "per_task": none, "per_label": none}])
+    assert none["reachable"] is None and mean["per_task"]["unreachable"] == mean["per_label"]["unreachable"] == []
 
 
 def test_numbers_have_no_line():

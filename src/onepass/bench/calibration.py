@@ -86,11 +86,14 @@ def _task_row(task: Task, splits: Sequence[tuple[Any, Any]], target: float) -> d
 
 
 def _reached(task: Task, splits: Sequence[tuple[Any, Any]], rule: dict[str, Any]) -> dict[str, Any]:
-    """What thresholds chosen on validation reach on test: over all answers, and in the mean over labels."""
+    """What thresholds chosen on validation reach on test: over all answers, and in the mean over labels.
+
+    `reachable` is None for a kind that has no thresholds: nothing was tried.
+    """
     from onepass.heads import make_kind, options_of_kind
 
     if "threshold" not in options_of_kind(task.kind):
-        return {"precision": None, "given": 0, "label_precision": None, "reachable": 0, "unreachable": {}}
+        return {"precision": None, "given": 0, "label_precision": None, "reachable": None, "unreachable": {}}
     task = task.model_copy(update={"options": task.options | {"threshold": rule}})
     kind = make_kind(task)
     chosen = kind.choose_thresholds(task, splits[0][0], splits[0][1].targets)
@@ -121,7 +124,7 @@ def _means(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         found[per] = {
             "precision": float(np.mean(values)) if values else None,
             "tasks": len(values),
-            "unreachable": [row["task"] for row in rows if not row[per]["reachable"]],
+            "unreachable": [row["task"] for row in rows if row[per]["reachable"] == 0],
         }
     return found
 

@@ -37,10 +37,12 @@ def calibration(
     made = table("task", *numbers, numbers=numbers)
     for row in found["rows"]:
         one, each = row["per_task"], row["per_label"]
+        has_thresholds = each["reachable"] is not None
         made.add_row(
             row["task"], str(row["labels"]), f"{row['rows']:,}", percent(row["before"]["ece"], 2),
-            percent(row["after"]["ece"], 2), str(row["changed_labels"]), percent(one["precision"]), f"{one['given']:,}",
-            percent(each["label_precision"]), f"{each['reachable']} of {row['labels']}",
+            percent(row["after"]["ece"], 2), str(row["changed_labels"]), percent(one["precision"]),
+            f"{one['given']:,}" if has_thresholds else "", percent(each["label_precision"]),
+            f"{each['reachable']} of {row['labels']}" if has_thresholds else "",
         )  # fmt: skip
     show(made, *in_words(found["mean"]))
 
