@@ -67,6 +67,11 @@ def test_numbers_have_no_line():
     assert _task_row(task, [(np.zeros((3, 1)), SimpleNamespace(targets=np.zeros(3), readings=None))] * 2, 0.9) is None
 
 
+def test_a_target_in_percent_is_refused_before_anything_is_read_or_trained():
+    with pytest.raises(ConfigError, match=r"--target is 90, but a precision is above 0 and at most 1"):
+        trust_of_suite("nowhere.yaml", target=90.0)
+
+
 def test_a_suite_is_measured_with_a_model_of_it(model: Path):
     def run(*arguments: Any) -> Any:
         return CliRunner().invoke(app, [str(argument) for argument in arguments])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onepass.errors import DataError, first_of
+from onepass.errors import ConfigError, DataError, first_of
 
 if TYPE_CHECKING:
     from onepass.model import Model
@@ -29,6 +29,8 @@ def trust_of_suite(
     from onepass.tasks import read_task_file
     from onepass.training import CHECKS, train
 
+    if not 0 < target <= 1:
+        raise ConfigError(f"--target is {target:g}, but a precision is above 0 and at most 1, such as 0.9.")
     file = read_task_file(suite, overrides, checks=CHECKS, require=("train", "test"))
     trained = train(file, progress=False) if model is None else load_model(model)
     if not set(trained.names) & set(file.tasks):
