@@ -107,6 +107,19 @@ def test_sentence_sets_are_split_by_their_texts(lay, tmp_path, rows, form):
         assert 90 <= made.rows[task]["train"] <= 150
 
 
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-8"])
+def test_old_sentence_sets_are_read_in_their_own_encoding_and_in_utf_8(lay, tmp_path, rows, encoding):
+    texts = [f"a café, \u201cgood\u201d {n}" for n in range(40)]
+    folder = lay({"rt-polarity.neg": "", "rt-polarity.pos": ""})
+    for name in ("neg", "pos"):
+        (folder / f"rt-polarity.{name}").write_bytes("\n".join(texts).encode(encoding))
+    made = write_recipe(RECIPES["sentences"], tmp_path / "tasks.yaml", folder, only=["mr"])
+    assert {row["text"] for row in rows(made.folder / "mr-train.jsonl")} <= set(texts)
+    (folder / "rt-polarity.neg").write_bytes(b"caf\x81\n")
+    with pytest.raises(DataError, match=r"rt-polarity\.neg: byte 0x81 is not Windows-1252"):
+        write_recipe(RECIPES["sentences"], tmp_path / "tasks.yaml", folder, only=["mr"], overwrite=True)
+
+
 def test_a_sentence_set_without_files_says_what_it_looked_for(lay, tmp_path):
     with pytest.raises(DataError, match=r"neither custrev.all nor custrev.neg and custrev.pos"):
         made_of("sentences", lay({"CR/other.txt": "x"}), tmp_path, only=["cr"])

@@ -10,6 +10,8 @@ from typing import Any
 from onepass.errors import DataError
 from onepass.recipes.recipe import Row
 
+ENCODINGS = {"utf-8-sig": "UTF-8", "cp1252": "Windows-1252"}
+
 
 def lines(path: Path, encoding: str = "utf-8-sig") -> Iterator[tuple[int, str]]:
     """The lines of a file, or of a .gz file, with their numbers."""
@@ -19,9 +21,17 @@ def lines(path: Path, encoding: str = "utf-8-sig") -> Iterator[tuple[int, str]]:
             for number, line in enumerate(file, 1):
                 yield number, line.rstrip("\r\n")
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: byte 0x{error.object[error.start]:02x} is not UTF-8.") from None
+        raise DataError(f"{path}: byte 0x{error.object[error.start]:02x} is not {ENCODINGS[encoding]}.") from None
     except (OSError, EOFError) as error:
         raise DataError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+
+
+def old_lines(path: Path) -> list[str]:
+    """The lines of a file of the time of Windows-1252, or of the copy in UTF-8 that somebody has made of it."""
+    try:
+        return [line for _, line in lines(path)]
+    except DataError:
+        return [line for _, line in lines(path, "cp1252")]
 
 
 def table(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from onepass.data.examples import text_hash
 from onepass.errors import DataError
-from onepass.recipes.originals import lines
+from onepass.recipes.originals import old_lines
 from onepass.recipes.recipe import KnownSet, Part, Recipe, Row
 
 FIFTHS = {"train": (0, 1, 2), "validation": (3,), "test": (4,)}
@@ -17,7 +17,7 @@ def _part(split: str, name: str, both: str, files: tuple[str, str], labels: tupl
 
     def sentences(folder: Path) -> Iterator[Row]:
         if (folder / both).is_file():
-            for number, line in lines(folder / both, encoding="cp1252"):
+            for number, line in enumerate(old_lines(folder / both), 1):
                 digit, _, text = line.partition(" ")
                 if digit not in ("0", "1"):
                     raise DataError(f"{folder / both}, line {number}: a line begins with 0 or 1.")
@@ -26,7 +26,7 @@ def _part(split: str, name: str, both: str, files: tuple[str, str], labels: tupl
             for file, label in zip(files, labels, strict=True):
                 if not (folder / file).is_file():
                     raise DataError(f"{folder} has neither {both} nor {' and '.join(files)}.")
-                yield from ({"text": line, "label": label} for _, line in lines(folder / file, encoding="cp1252"))
+                yield from ({"text": line, "label": label} for line in old_lines(folder / file))
 
     def read(folder: Path) -> Iterator[Row]:
         for row in sentences(folder):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from onepass.data.delimited import csv_reader
 from onepass.errors import DataError
-from onepass.recipes.originals import lines
+from onepass.recipes.originals import lines, old_lines
 from onepass.recipes.recipe import Hub, KnownSet, Part, Recipe, Row
 
 LABELS = ["negative", "positive"]
@@ -65,8 +65,7 @@ def _tomatoes(first: int, end: int | None) -> Part:
 
     def read(folder: Path) -> Iterator[Row]:
         for name, label in zip(("neg", "pos"), LABELS, strict=True):
-            # The files are of 2005, and Windows-1252.
-            sentences = [line for _, line in lines(folder / f"rt-polarity.{name}", encoding="cp1252")]
+            sentences = old_lines(folder / f"rt-polarity.{name}")
             yield from ({"text": sentence, "label": label} for sentence in sentences[first:end])
 
     return Part(("rt-polaritydata/", "./"), read)
