@@ -73,6 +73,7 @@ def test_the_interval_has_no_width_without_spread_and_widens_with_tasks_and_with
 
 
 def test_the_plot_is_an_image_and_other_names_are_refused(tmp_path: Path):
+    check_plot(tmp_path / "plots" / "news.png")
     plot_accuracy(summarise(LINES), tmp_path / "plots" / "news.png")
     assert (tmp_path / "plots" / "news.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(ConfigError, match=r"one of \.png, \.svg, \.pdf"):

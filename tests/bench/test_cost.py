@@ -1,11 +1,14 @@
 """The cost of N tasks, on a tiny encoder."""
 
+import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from onepass.bench.cost import MOST, PRECISIONS, cost, plot
 from onepass.bench.engines import form_for
+from onepass.cli.app import app
 from onepass.errors import ConfigError
 
 
@@ -21,6 +24,20 @@ def test_every_method_has_a_row_for_every_number_of_tasks(encoder: Path, tmp_pat
     assert rows["single", 9]["ratio"] == pytest.approx(9 * rows["single", 1]["ratio"])
     plot(found, tmp_path / "cost.png")
     assert (tmp_path / "cost.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_a_plot_needs_is_there_or_told_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def stop(*_: object, **__: object) -> None:
+        assert (tmp_path / "plots").is_dir()
+        raise ConfigError("measured")
+
+    monkeypatch.setattr("onepass.bench.cost.cost", stop)
+    given = ["bench", "cost", "--plot", str(tmp_path / "plots" / "cost.png")]
+    assert "measured" in CliRunner().invoke(app, given).stderr
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert "onepass[report]" in CliRunner().invoke(app, given).stderr
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

@@ -9,9 +9,12 @@ POSSIBLE = (".png", ".svg", ".pdf")
 
 
 def check_plot(path: Path) -> None:
-    """Refuse a file name that cannot be drawn to, before anything is trained."""
+    """Refuse a file name that cannot be drawn to, and make its folder, before anything is trained or measured."""
+    import matplotlib  # noqa: F401  where it is missing, that is told now
+
     if path.suffix.lower() not in POSSIBLE:
         raise ConfigError(f"--plot {path}: a plot is one of {', '.join(POSSIBLE)}. Give such a file name.")
+    path.parent.mkdir(parents=True, exist_ok=True)
 
 
 def plot_accuracy(summary: dict[str, Any], path: Path) -> None:
@@ -30,6 +33,5 @@ def plot_accuracy(summary: dict[str, Any], path: Path) -> None:
     axes.set_yticks(range(len(rows)), [row["method"] for row in rows])
     axes.invert_yaxis()
     axes.set_xlabel(f"{summary['suite']}, test: mean and deviation over seeds; bars are tasks")
-    path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
     pyplot.close(figure)
