@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 from json import loads
 from typing import TYPE_CHECKING, Any
 
@@ -51,13 +50,26 @@ def answers(model: Asking, placed: Iterable[Placed | None], names: Sequence[str]
     Those that are there are answered before more are waited for: somebody types them, or a program writes one by one.
     """
     model.numbers(names)  # a wrong name is no text's fault
+    for some in _chunks(placed):
+        yield from _together(model, some, names)
+
+
+def _chunks(placed: Iterable[Placed | None]) -> Iterator[list[Placed]]:
+    """The texts that are there already, at most ROWS at a time."""
     some: list[Placed] = []
-    for one in chain(placed, [None]):
-        if one is not None:
-            some.append(one)
-        if some and (one is None or len(some) == ROWS):
-            yield from _together(model, some, names)
-            some = []
+    try:
+        for one in placed:
+            if one is not None:
+                some.append(one)
+            if some and (one is None or len(some) == ROWS):
+                yield some
+                some = []
+    except DataError:  # what stands before a line that cannot be read is answered
+        if some:
+            yield some
+        raise
+    if some:
+        yield some
 
 
 def _together(model: Asking, some: Sequence[Placed], names: Sequence[str] | None) -> Iterator[Labelled]:
@@ -122,10 +134,14 @@ def _stdin_lines() -> Iterator[tuple[int, str] | None]:
 
 def _lines(file: Any) -> Iterator[bytes | None]:
     """The lines of a file as they come, and None after those that were there."""
-    begun = b""
+    begun: list[bytes] = []  # of a line, which may come in thousands of pieces
     while piece := file.read1(PIECE):
-        *whole, begun = (begun + piece).split(b"\n")
-        yield from whole
+        end, *further = piece.split(b"\n")
+        begun.append(end)
+        if further:
+            yield b"".join(begun)
+            yield from further[:-1]
+            begun = further[-1:]
         yield None
-    if begun:
-        yield begun
+    if last := b"".join(begun):
+        yield last
