@@ -90,6 +90,12 @@ def test_words_keep_their_accents_vowel_signs_and_joiners(words: list[str]) -> N
     assert [text[start:end] for start, end in words_of(text)[1]] == words
 
 
+def test_a_mark_behind_a_sign_does_not_begin_the_word_behind_it() -> None:
+    """Most hearts and suns are a sign and a mark that asks for colours."""
+    text = "I \u2764\ufe0fLondon"
+    assert [text[start:end] for start, end in words_of(text)[1]] == ["I", "\u2764\ufe0f", "London"]
+
+
 tags = st.sampled_from(["O", "B-a", "I-a", "B-b", "I-b"])
 rows = st.lists(st.lists(st.tuples(tags, tags), max_size=8), min_size=1, max_size=6)
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 OUTSIDE = "O"
 ADVICE = 'Write them as a JSON list, ["O", "B-place"], or with spaces between them.'
-_WORD = re.compile(r"\w+(?:['\u2019\-]\w+)*|[^\w\s]")
+_MARK = "\0"  # stands for any accent, vowel sign or joiner: they belong to what is before them
+_WORD = re.compile(rf"\w[\w{_MARK}]*(?:['\u2019\-][\w{_MARK}]+)*|[^\w\s]{_MARK}*")
 _SIGN = re.compile(r"[^\w\s\x00-\x7f]")
 _JOINERS = "\u200c\u200d"  # inside of Persian and Indian words
 _PREFIX = re.compile(r"([BIELSU])-(.+)", re.DOTALL)
@@ -95,8 +96,8 @@ def _is_written_list(cell: str, is_tagged: bool) -> bool:
 
 
 def _with_plain_marks(text: str) -> str:
-    """The text with a letter for each accent, vowel sign or joiner, which `re` counts to no word."""
-    return _SIGN.sub(lambda found: "x" if _joins(found.group()) else found.group(), text)
+    """The text with the same mark for each accent, vowel sign or joiner, which `re` counts to no word."""
+    return _SIGN.sub(lambda found: _MARK if _joins(found.group()) else found.group(), text)
 
 
 def _joins(sign: str) -> bool:
