@@ -1,6 +1,8 @@
 """The task file: what is read of it, overrides, faults."""
 
 import os
+from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -316,6 +318,22 @@ def test_a_mapping_is_read_like_a_file_with_paths_from_the_working_folder(write,
     assert (file.encoder, file.train, list(file.tasks)) == (str(tmp_path / "folder"), {"epochs": 1}, ["topic", "7"])
     assert given["train"] == {"epochs": 3} and "metric" not in keys
     assert faults({"tasks": {"a": {"train": "topic.csv", "label": "topic"}}}).startswith("The task file: task 'a' has")
+
+
+def test_values_from_python_are_read_as_a_file_would_have_them(write, tmp_path, monkeypatch):
+    write("")
+    monkeypatch.chdir(tmp_path)
+    keys = MappingProxyType({"train": Path("topic.csv"), "text": ("headline",), "label": "topic"})
+    teachers = {"distill": {"teachers": [Path("model")]}, "select": {"baseline": Path("single")}}
+    given = {"tasks": {7: keys}, "train": teachers | {"teacher_encoder": tmp_path / "large"}}
+    file = read_task_file(given, ["tasks.7.metric=macro_f1"])
+    assert file.tasks["7"].train == tmp_path / "topic.csv" and file.tasks["7"].metric == "macro_f1"
+    assert file.train == {
+        "distill": {"teachers": [str(tmp_path / "model")]},
+        "select": {"baseline": str(tmp_path / "single")},
+        "teacher_encoder": str(tmp_path / "large"),
+    }
+    assert faults(given, "tasks.8.metric=macro_f1").endswith("Unknown task '8'. Known: 7.")
 
 
 def test_one_override_may_be_given_by_itself(write):

@@ -39,7 +39,7 @@ class Draft:
     @classmethod
     def given(cls, values: Mapping[str, Any], what: str) -> "Draft":
         """Of values from Python or the command line; paths in them start at the working folder."""
-        return cls(Path.cwd() / "given", dict(values), {(): what})
+        return cls(Path.cwd() / "given", _as_written(values), {(): what})
 
     def fault(self, place: Place, what: str) -> None:
         while place and place not in self.origins:
@@ -105,6 +105,15 @@ class Draft:
         tasks = self.data.get("tasks")
         known = list(tasks) if isinstance(tasks, dict) else []
         return "" if place[1] in known else unknown("task", place[1], known)
+
+
+def _as_written(value: Any) -> Any:
+    """A value from Python as a file would have it: names and paths as texts, all mappings and lists alike."""
+    if isinstance(value, Mapping):
+        return {str(key): _as_written(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_written(one) for one in value]
+    return str(value) if isinstance(value, Path) else value
 
 
 def _is_text(place: Place) -> bool:

@@ -64,7 +64,6 @@ def _built(draft: Draft, require: Sequence[str]) -> TaskFile:
         if key not in TOP_KEYS:
             draft.fault((key,), unknown("key", key, TOP_KEYS))
     encoder = data.get("encoder", "embedded")
-    encoder = str(encoder) if isinstance(encoder, Path) else encoder
     if not isinstance(encoder, str) or not encoder.strip():
         draft.fault(("encoder",), f"encoder is {shown(encoder)}. Possible: embedded, a hub name, a folder.")
         encoder = "embedded"
@@ -95,7 +94,7 @@ def _tasks(draft: Draft, value: Any, require: Sequence[str]) -> dict[str, Task]:
     if not isinstance(value, dict) or not value:
         draft.fault(("tasks",), f"tasks is {shown(value)}. Needed: a mapping from each task's name to its keys.")
         return {}
-    tasks = {str(name): _task(draft, str(name), keys, require) for name, keys in value.items()}
+    tasks = {name: _task(draft, name, keys, require) for name, keys in value.items()}
     return {name: task for name, task in tasks.items() if task is not None}
 
 
