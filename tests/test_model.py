@@ -1,5 +1,8 @@
 """Asking a model."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +131,15 @@ def test_bf16_answers_nearly_the_same(encoder: Path, method: str):
     for one, other in zip(model.predict(TEXTS), expected, strict=True):
         assert numbers(one) == pytest.approx(numbers(other), abs=0.1)
         assert numbers(one) != numbers(other)
+
+
+def test_who_only_asks_a_model_keeps_the_code_of_few_shapes_too() -> None:
+    """In bf16 on a CPU 7,000 texts of all lengths took half a gigabyte more."""
+    name = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
+    code = f"import os, onepass; onepass.Model; print(os.environ.get('{name}'))"
+    environment = {key: value for key, value in os.environ.items() if key != name}
+    found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert found.stdout == "64\n"
 
 
 def test_a_model_in_bf16_is_asked_only(model: Path, tmp_path: Path):

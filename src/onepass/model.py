@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -33,6 +34,10 @@ SERVING_TOKENS = {"cpu": 4096, "cuda": 65_536}
 SERVING_ASKS = {"cpu": 8192, "cuda": 65_536}
 """Texts times tasks of a batch; what is read for each ask has to fit into memory"""
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+# Texts are not padded, so nearly every pass has shapes of its own. Of a thousand of them, as by default, oneDNN would
+# keep some GB in bf16 on a CPU; few are met again. It reads this when it first computes, be it for a training or not.
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
 
 
 class Model(nn.Module, Asking):

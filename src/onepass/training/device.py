@@ -14,10 +14,6 @@ WIDE = 256
 """Encoders from this width on gain from 16 bits on a CPU that multiplies them directly: a step on two cores took 0.5 of
 the time with 384, 0.6 with 256, as long with 128 and 1.5 times as long with 64"""
 
-# Texts are not padded, so nearly every step has shapes of its own. Of a thousand of them, as by default, oneDNN would
-# keep some GB in bf16; few are met again. It reads this when it first computes, before a training knows what it needs.
-os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
-
 
 def device_of(options: TrainOptions) -> str:
     """`cuda` where there is a GPU and the options do not say otherwise, else `cpu`."""
