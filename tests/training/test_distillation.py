@@ -12,7 +12,7 @@ import onepass
 from onepass.cached import cache_folder
 from onepass.errors import ConfigError
 from onepass.model import Model
-from onepass.training import distillation, run
+from onepass.training import device, distillation, run
 from onepass.training.distillation import Teaching, teach
 from onepass.training.loop import Trainer
 from onepass.training.objective import Objective
@@ -121,6 +121,25 @@ def asked_of(trainer: Trainer, news: Path, teacher: Path | list[str], **options:
     file = onepass.read_task_file(news)
     chosen = DistillOptions(teachers=teacher if isinstance(teacher, list) else str(teacher), **options)
     return teach(file, trainer.sets, trainer.model.tokenizer, chosen, "cpu")
+
+
+def test_teachers_compute_in_what_the_training_computes_in(
+    make_trainer: MakeTrainer, news: Path, teacher: Path, monkeypatch: pytest.MonkeyPatch
+):
+    found: list[Teaching] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(run, "teach", lambda *given, **named: found.append(teach(*given, **named)) or found[-1])
+        patched.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True}, raising=False)
+        patched.setattr(device, "WIDE", 1)
+        for precision in ("auto", "fp32"):
+            chosen = [f"precision={precision}", f"train.distill={{teachers: {teacher}}}"]
+            run.train(news, overrides=[*FAST, *chosen], progress=False)
+    halves, whole = [teaching.logits[TOPIC] for teaching in found]
+    trainer = make_trainer()
+    expected = asked_of(trainer, news, teacher, all_texts=True).logits[TOPIC]
+    assert expected is not None and whole is not None and halves is not None
+    assert whole == pytest.approx(expected[: len(whole)], abs=1e-5)
+    assert 1e-4 < np.abs(halves - whole).max() < 0.1
 
 
 def test_teachers_are_asked_once_and_their_answers_kept(

@@ -27,7 +27,7 @@ from onepass.tasks import make_task
 from onepass.training.average import RunningMean
 from onepass.training.best import Best
 from onepass.training.cache import TextCache
-from onepass.training.device import halves_pay
+from onepass.training.device import in_halves
 from onepass.training.evaluation import as_logits, score_decisions, scores_of
 from onepass.training.optimizer import PlainAdamW, parameter_groups, rate_at, set_rates
 from onepass.training.options import BOUNDLESS, TrainOptions
@@ -177,8 +177,7 @@ class Adding:
         self.number = len(model.tasks) - 1
         self.kind = model.kinds[self.number]
         self.targets = self.kind.scale_targets(item.task, item.train.targets, item.train.readings)
-        width = model.method.encoder.config.width
-        half = options.precision == "bf16" or (options.precision == "auto" and halves_pay(model.device.type, width))
+        half = in_halves(options.precision, model.device.type, model.method.encoder.config.width)
         tokens = self.kind.reads_tokens
         self.train = TextCache(model.method, item.train, half=half, tokens=tokens)
         self.validation = TextCache(model.method, item.validation, tokens=tokens)

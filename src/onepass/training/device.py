@@ -28,6 +28,11 @@ def halves_pay(device: str, width: int) -> bool:
     return width >= WIDE and bool(known.get("avx512_bf16") or known.get("amx_bf16"))
 
 
+def in_halves(precision: str, device: str, width: int) -> bool:
+    """Whether `auto`, `fp32` or `bf16` means bf16 on a device, for an encoder of a width."""
+    return precision == "bf16" or (precision == "auto" and halves_pay(device, width))
+
+
 def make_accelerator(options: TrainOptions, width: int) -> Accelerator:
     """What runs a training's steps, on the device and in the precision that the options ask for.
 
@@ -36,12 +41,11 @@ def make_accelerator(options: TrainOptions, width: int) -> Accelerator:
     use_cpu = device_of(options) == "cpu"
     if options.device not in ("auto", "cpu") and use_cpu:
         raise ConfigError(f"train.device is {options.device!r}, but no GPU is visible here. Use auto or cpu.")
-    half = options.precision == "bf16" or (options.precision == "auto" and halves_pay(device_of(options), width))
     if int(os.environ.get("WORLD_SIZE", 1)) == 1:
         # accelerate holds on to the process's first device and precision; a second training may want others.
         AcceleratorState._reset_state(reset_partial_state=True)
     return Accelerator(
         cpu=use_cpu,
-        mixed_precision="bf16" if half else "no",
+        mixed_precision="bf16" if in_halves(options.precision, device_of(options), width) else "no",
         kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)],
     )

@@ -32,7 +32,7 @@ from onepass.errors import ConfigError, listed
 from onepass.heads import Kind, make_kind
 from onepass.model import Model
 from onepass.tasks import Task, TaskFile
-from onepass.training.device import halves_pay
+from onepass.training.device import in_halves
 from onepass.training.options import DistillOptions, teachers_of
 from onepass.training.sets import TaskSet, read_sets
 
@@ -124,6 +124,7 @@ def teach(
     tokenizer: Tokenizer,
     options: DistillOptions,
     device: str,
+    precision: str = "auto",
     keep: bool = True,
 ) -> Teaching:
     """Ask the teachers about all training texts; what they answered before is read from the cache.
@@ -154,7 +155,7 @@ def teach(
             continue
         own = Tokenizer.load(folder / "tokenizer.json", read_config(folder)["encoder"]["max_length"])
         rows = sets if own.same_as(tokenizer) else read_sets(file, own)
-        found = (kept_answers if keep else answers_of)(folder, rows, pupils, options.all_texts, device)
+        found = (kept_answers if keep else answers_of)(folder, rows, pupils, options.all_texts, device, precision)
         for number, pupil in pupils.items():
             task = sets[pupil].task
             try:
@@ -195,20 +196,20 @@ def by_row(values: Array, read: Sequence[TaskSet], wanted: Sequence[TaskSet]) ->
 
 
 def kept_answers(
-    folder: Path, sets: Sequence[TaskSet], pupils: dict[int, int], everything: bool, device: str
+    folder: Path, sets: Sequence[TaskSet], pupils: dict[int, int], everything: bool, device: str, precision: str
 ) -> dict[int, Array]:
     """What `answers_of` found, now or in an earlier training."""
-    cached = cache_folder("teachers") / f"{_key(folder, sets, pupils, everything)}.safetensors"
+    cached = cache_folder("teachers") / f"{_key(folder, sets, pupils, everything, precision)}.safetensors"
     try:
         return {int(number): values for number, values in load_file(cached).items()}
     except (OSError, SafetensorError):
-        found = answers_of(folder, sets, pupils, everything, device)
+        found = answers_of(folder, sets, pupils, everything, device, precision)
     _keep(found, cached)
     return found
 
 
 def answers_of(
-    folder: Path, sets: Sequence[TaskSet], pupils: dict[int, int], everything: bool, device: str
+    folder: Path, sets: Sequence[TaskSet], pupils: dict[int, int], everything: bool, device: str, precision: str
 ) -> dict[int, Array]:
     """A teacher's logits by its own task numbers: for the rows of that task, or for those of all tasks (`everything`).
 
@@ -228,12 +229,12 @@ def answers_of(
             if pupil == place or (everything and same_input(item.task, sets[pupil].task))
         ]
         first = starts[place] if everything else 0
-        for number, values in zip(asked, _ask(teacher, item.train, asked), strict=True):
+        for number, values in zip(asked, _ask(teacher, item.train, asked, precision), strict=True):
             found[number][first : first + len(values)] = values
     return found
 
 
-def _ask(teacher: Model, examples: Examples, asked: Sequence[int]) -> list[Array]:
+def _ask(teacher: Model, examples: Examples, asked: Sequence[int], precision: str) -> list[Array]:
     """For each task asked, the (rows, C) logits."""
     if not asked:
         return []
@@ -241,7 +242,7 @@ def _ask(teacher: Model, examples: Examples, asked: Sequence[int]) -> list[Array
     found = [np.zeros((len(examples), size), np.float32) for size in outputs]
     order = [(0, row) for row in range(len(examples))]
     place, width = teacher.device.type, teacher.method.encoder.config.width
-    autocast = torch.autocast(place, torch.bfloat16, enabled=halves_pay(place, width))
+    autocast = torch.autocast(place, torch.bfloat16, enabled=in_halves(precision, place, width))
     for pairs in sorted_batches(order, [examples.lengths], ROWS, TOKENS):
         rows = [row for _, row in pairs]
         batch = Batch.of([examples.sequence(int(examples.parts[row])) for row in rows])
@@ -251,10 +252,10 @@ def _ask(teacher: Model, examples: Examples, asked: Sequence[int]) -> list[Array
     return found
 
 
-def _key(folder: Path, sets: Sequence[TaskSet], pupils: dict[int, int], all_texts: bool) -> str:
+def _key(folder: Path, sets: Sequence[TaskSet], pupils: dict[int, int], all_texts: bool, precision: str) -> str:
     """What the answers depend on: the teacher's files, the tokens of the texts in their order, what each is asked."""
     key = hashlib.blake2b((folder / MANIFEST).read_bytes(), digest_size=16)
-    key.update(repr((sorted(pupils.items()), all_texts)).encode())
+    key.update(repr((sorted(pupils.items()), all_texts, precision)).encode())
     for item in sets:
         key.update(repr((len(item.train), len(item.task.text), teachable(make_kind(item.task)))).encode())
         for part in (item.train.ids, item.train.offsets, item.train.firsts):

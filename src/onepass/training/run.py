@@ -85,8 +85,8 @@ def train(
         own = stack.enter_context(own_teachers(again, file, key, options, count, output))
         distill = own or options.distill
         begun = time.perf_counter()
-        keep = own is None
-        teaching = teach(file, sets, model.tokenizer, distill, device_of(options), keep=keep) if distill else None
+        where = device_of(options), options.precision
+        teaching = teach(file, sets, model.tokenizer, distill, *where, keep=own is None) if distill else None
         asked_s = time.perf_counter() - begun
         set_seed(options.seed)  # whatever teachers drew before
         joint = KeptModel(output, JOINT, key) if output is not None and options.finetune is not None else None
