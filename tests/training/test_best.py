@@ -134,3 +134,9 @@ def test_a_baseline_in_another_metric_alone_is_refused(tmp_path: Path):
     path.write_text('{"a": {"metric": "accuracy", "score": 50.0}}')
     with pytest.raises(ConfigError, match=r"the score of a is its accuracy\. Needed: its macro_f1"):
         read_baseline(str(path), [task])
+
+
+def test_an_unknown_kind_is_no_fault_of_the_baseline_too(tmp_path: Path):
+    path, task = tmp_path / "scores.json", Task(name="a", kind="clasification", text="text", label="label")
+    path.write_text('{"a": {"metric": "accuracy", "score": 50.0}}')
+    assert read_baseline(str(path), [task]) == {"a": 50.0}

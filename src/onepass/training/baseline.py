@@ -45,7 +45,7 @@ def compared_scores(record: Mapping[str, Any]) -> Mapping[str, Any]:
 def _score(path: Path, task: Task, found: Any) -> float:
     """One task's score, of a number or of all its scores, which may be those of another metric first."""
     scores = found if isinstance(found, dict) else {"score": found}
-    metric = task.metric or next(iter(KINDS.get(task.kind, Kind).metrics), "")
+    metric = task.metric or next(iter(KINDS.get(task.kind, Kind).metrics), scores.get("metric"))
     theirs = scores.get("metric", metric)
     score: Any = scores.get("score" if theirs == metric else metric)
     if score is None and theirs != metric:
