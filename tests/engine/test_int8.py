@@ -16,11 +16,12 @@ import onepass
 from onepass import living
 from onepass.bench.engines import EncoderParts, Form
 from onepass.encoder.loading import load_encoder
-from onepass.engine import export, gate
+from onepass.engine import export, gate, ranges
 from onepass.engine.core import Core
 from onepass.engine.engine import Engine
 from onepass.engine.export import export_model
-from onepass.engine.ranges import LADDER, chosen, joined
+from onepass.engine.graph import Range
+from onepass.engine.ranges import LADDER, chosen, computed_here, joined
 from onepass.engine.runtime import computes_in_16
 from onepass.errors import DataError, FolderError
 from onepass.methods import make_method
@@ -28,6 +29,9 @@ from onepass.model import Model
 from onepass.tasks import MethodChoice, Task
 
 WORDS = ["goal", "match", "vote", "senate", "the", "wins", "late", "why", "is", "it", "good", "bad", "?", "zebra"]
+SEEN = {"layers.0.qkv": Range(-np.ones(3), np.ones(3))}
+POSSIBLE = [name for name in LADDER if computed_here(chosen(name, SEEN))]
+"""What this processor can compute"""
 PROBES = [" ".join(np.random.default_rng(n).choice(WORDS, 3 + n % 20)) for n in range(40)]
 
 
@@ -42,6 +46,8 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module", params=["all", "all, by row"])
 def small(make_folder: Callable[..., Path], texts: Path, request: pytest.FixtureRequest) -> Path:
     """The folder of a model whose engine computes in 8 bits, whatever that changes."""
+    if request.param not in POSSIBLE:
+        pytest.skip("this processor does not compute so")
     folder = make_folder(exported=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gate, "MOST_CHANGED", 100.0)
@@ -128,8 +134,7 @@ def test_a_task_that_does_not_pass_keeps_all_in_32_bits(make_folder: Callable[..
     monkeypatch.setattr(gate, "MOST_CHANGED", -1.0)
     found = export_model(folder, int8=True, texts=texts)
     assert found["precision"] == "fp32"
-    possible = ["all", *(["nothing, but all in 16"] if computes_in_16() else []), "all, by row"]
-    assert [tried["computed"] for tried in found["gate"]["tried"]] == possible
+    assert [tried["computed"] for tried in found["gate"]["tried"]] == POSSIBLE
     assert not (folder / "engine" / "ranges.safetensors").exists()
     assert onepass.load(folder, engine=True).precision == "fp32"
 
@@ -138,6 +143,7 @@ def test_tasks_that_pass_on_few_rows_are_told_of(
     make_folder: Callable[..., Path], texts: Path, monkeypatch, caplog: pytest.LogCaptureFixture
 ):
     monkeypatch.setattr(gate, "MOST_CHANGED", 100.0)
+    monkeypatch.setattr(ranges, "multiplies_in_8", lambda: True)
     export_model(make_folder(exported=False), int8=True, texts=texts)
     assert "6 of 6 tasks passed on 40 to 40 rows, which says little" in caplog.text
     caplog.clear()
@@ -148,9 +154,10 @@ def test_tasks_that_pass_on_few_rows_are_told_of(
 
 def test_where_8_bits_are_too_few_16_may_do(make_folder: Callable[..., Path], texts: Path, monkeypatch):
     folder = make_folder(exported=False)
+    monkeypatch.setattr(ranges, "multiplies_in_8", lambda: True)
     verdicts = iter(({"topic": None}, {}))
     monkeypatch.setattr(export, "failed", lambda judged: {name: judged[name] for name in next(verdicts)})
-    monkeypatch.setattr(export, "computes_in_16", lambda: True)  # on other processors it is computed in 32
+    monkeypatch.setattr(ranges, "computes_in_16", lambda: True)  # on other processors it is computed in 32
     found = export_model(folder, int8=True, texts=texts)
     assert found["precision"] == "bf16" and found["gate"]["computed"] == "nothing, but all in 16"
     engine = onepass.load(folder, engine=True, threads=1)
@@ -160,12 +167,35 @@ def test_where_8_bits_are_too_few_16_may_do(make_folder: Callable[..., Path], te
     assert (difference > 1e-4) == computes_in_16()
 
 
-def test_16_bits_are_not_tried_where_the_processor_would_imitate_them(make_folder, texts: Path, monkeypatch):
+CAN = {"all": "multiplies_in_8", "nothing, but all in 16": "computes_in_16", "all, by row": "multiplies_by_row"}
+"""What a processor needs for it"""
+
+
+@pytest.mark.parametrize("computed", CAN)
+def test_what_the_processor_cannot_compute_is_not_judged_on_it(make_folder, texts: Path, monkeypatch, computed: str):
     folder = make_folder(exported=False)
     monkeypatch.setattr(gate, "MOST_CHANGED", -1.0)
-    monkeypatch.setattr(export, "computes_in_16", lambda: False)
+    monkeypatch.setattr(ranges, CAN[computed], lambda: False)
     found = export_model(folder, int8=True, texts=texts)
-    assert found["precision"] == "fp32" and len(found["gate"]["tried"]) == 2
+    assert found["precision"] == "fp32"
+    assert [tried["computed"] for tried in found["gate"]["tried"]] == [name for name in POSSIBLE if name != computed]
+
+
+def test_a_processor_without_products_of_8_and_16_bits_is_told_of(make_folder, texts: Path, monkeypatch, caplog):
+    for can in CAN.values():
+        monkeypatch.setattr(ranges, can, lambda: False)
+    found = export_model(make_folder(exported=False), int8=True, texts=texts)
+    assert found["precision"] == "fp32" and found["gate"]["tried"] == []
+    assert "nothing was tried. Export the model on one like those that will answer" in caplog.text
+
+
+def test_an_engine_of_8_bits_computes_in_32_where_8_would_be_others(small: Path, monkeypatch, caplog):
+    for can in CAN.values():
+        monkeypatch.setattr(ranges, can, lambda: False)
+    engine = onepass.load(small, engine=True, threads=1)
+    assert engine.precision == "fp32"
+    assert "computing in 32 bits, since this processor cannot compute in int8" in caplog.text
+    np.testing.assert_allclose(probabilities(engine, PROBES), probabilities(onepass.load(small), PROBES), atol=1e-5)
 
 
 def test_removed_and_renamed_tasks_keep_8_bits_and_a_new_one_does_not(small: Path, tmp_path: Path, caplog):

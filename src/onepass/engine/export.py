@@ -15,8 +15,7 @@ from onepass.encoder.batch import Batch
 from onepass.engine.engine import Engine
 from onepass.engine.gate import ENOUGH_ROWS, MOST_LOST, Verdict, failed, judge
 from onepass.engine.opening import FORMAT
-from onepass.engine.ranges import LADDER, Bounds, chosen, joined, precision_of, to_weights
-from onepass.engine.runtime import computes_in_16
+from onepass.engine.ranges import LADDER, Bounds, chosen, computed_here, joined, precision_of, to_weights
 from onepass.engine.samples import Sample, labelled_rows, texts_of
 from onepass.errors import ConfigError, FolderError, first_of
 from onepass.folder import load_model
@@ -116,8 +115,8 @@ def choose_precision(folder: Path, engine: Engine, samples: Sequence[Sample]) ->
     tried: list[dict[str, Any]] = []
     for name in LADDER:
         bounds = chosen(name, seen)
-        if (precision := precision_of(bounds)) == "bf16" and not computes_in_16():
-            continue  # it would be computed in 32 bits
+        if not computed_here(bounds):
+            continue  # what is judged here would not be what another processor computes
         careful = Engine(folder, recipe=engine.recipe, bounds=bounds)
         verdicts = {
             engine.tasks[sample.number].name: judge(old, sample.outcome(careful))
@@ -126,11 +125,16 @@ def choose_precision(folder: Path, engine: Engine, samples: Sequence[Sample]) ->
         known = {task: verdict.to_dict() for task, verdict in verdicts.items()}
         if not (lost := failed(verdicts)):
             _tell_of_few(verdicts)
-            return bounds, {"precision": precision, "computed": name, "tasks": known, "tried": tried}
+            return bounds, {"precision": precision_of(bounds), "computed": name, "tasks": known, "tried": tried}
         for task, verdict in lost.items():
             log.info("in 8 bits %s: %s does not pass, %s", name, task, verdict)
         tried.append({"computed": name, "failed": {task: known[task] for task in lost}})
-    if few := [verdict.rows for verdict in lost.values() if verdict.before is not None and verdict.one_answer]:
+    if not tried:
+        log.warning(
+            "this processor has neither products of 8 bits nor of 16 (AVX-VNNI, AVX512-VNNI, AVX512-BF16 or AMX), so "
+            "that nothing was tried. Export the model on one like those that will answer"
+        )
+    elif few := [verdict.rows for verdict in lost.values() if verdict.before is not None and verdict.one_answer]:
         log.warning(
             "%d of these tasks were judged on %d rows or fewer, where one answer is more than the %g points that may "
             "be lost. Judge 8 bits on more rows (onepass export MODEL TASKS.YAML --int8), or on texts without labels "

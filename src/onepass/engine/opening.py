@@ -17,7 +17,7 @@ from onepass.contents import find_folder, manifest_of, model_files, read_config,
 from onepass.encoder.config import EncoderConfig
 from onepass.engine.graph import EncoderGraph
 from onepass.engine.pooling import Pooling
-from onepass.engine.ranges import Bounds, from_weights
+from onepass.engine.ranges import Bounds, computed_here, from_weights, precision_of
 from onepass.engine.reading import Reading
 from onepass.engine.runner import Runner
 from onepass.engine.weights import Weights, read_weights
@@ -118,7 +118,7 @@ def _recipe(folder: Path, files: Sequence[str]) -> dict[str, Any]:
 
 
 def _bounds(folder: Path, files: Sequence[str]) -> Bounds:
-    """The ranges of a model folder, if 8 bits passed the gate of every task that it has."""
+    """The ranges of a model folder, if its 8 bits passed the gate of every task, and this processor has them."""
     if RANGES not in files:
         return {}
     passed = {verdict["weights"] for verdict in read_json(folder / GATE)["tasks"].values()}
@@ -132,7 +132,15 @@ def _bounds(folder: Path, files: Sequence[str]) -> Bounds:
             folder,
         )
         return {}
-    return from_weights(read_weights(folder / RANGES))
+    bounds = from_weights(read_weights(folder / RANGES))
+    if not computed_here(bounds):
+        log.warning(
+            "%s: computing in 32 bits, since this processor cannot compute in %s as the one that exported it did",
+            folder,
+            precision_of(bounds),
+        )
+        return {}
+    return bounds
 
 
 def _runner_of(recipe: Mapping[str, Any]) -> type[Runner]:

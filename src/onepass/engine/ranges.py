@@ -8,10 +8,12 @@ answer depend on the texts beside it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 
 import numpy as np
 
-from onepass.engine.products import BY_ROW, IN_16, Range
+from onepass.engine.products import BY_ROW, IN_16, Range, eight_bit_product
+from onepass.engine.runtime import Program, computes_in_16, multiplies_by_row, parameter
 from onepass.engine.weights import Weights
 
 Bounds = dict[str, Range]
@@ -35,6 +37,28 @@ def precision_of(ranges: Mapping[str, Range]) -> str:
     if not ranges:
         return "fp32"
     return "bf16" if all(seen.in_16 for seen in ranges.values()) else "int8"
+
+
+def computed_here(ranges: Mapping[str, Range]) -> bool:
+    """Whether this processor computes with these ranges as they say, so that a gate elsewhere holds here, too."""
+    if precision_of(ranges) == "bf16":
+        return computes_in_16()
+    by_row = any(seen.by_row for seen in ranges.values())
+    fixed = any(not seen.by_row and not seen.in_16 for seen in ranges.values())
+    return (multiplies_by_row() or not by_row) and (not fixed or multiplies_in_8())
+
+
+@cache
+def multiplies_in_8() -> bool:
+    """Whether products with fixed ranges are right here.
+
+    Processors without VNNI add two products in 16 bits, where large ones do not fit, and go on with the largest number
+    that does. It is tried: no list of features is the same on all processors and systems.
+    """
+    x, ones = parameter("x", (1, -1, 64)), np.ones((64, 64), np.float32)
+    product = eight_bit_product(x, ones, Range(0 * ones[0], ones[0]), np.arange(64))
+    found = Program([x], [product], 1)({"x": ones[None]})[0]
+    return bool(np.allclose(found, 64, rtol=0.01))
 
 
 def joined(found: Iterable[Mapping[str, Range]]) -> Bounds:
