@@ -223,6 +223,8 @@ def test_numbers_and_several_labels_have_a_most_similar_task_too(make_model: Mak
         ({"head_rate": float("nan")}, "a number from 0"),
         ({"batch_size": 0}, "a number from 1"),
         ({"epochs": 1.5}, "whole number"),
+        ({"average": 1}, "a number from 0 to 0.9999"),
+        ({"seed": 2**32}, "a whole number from 0 to 4294967295"),
         ({"like": 3}, "the name of a task"),
         ({"device": "gpu"}, "auto, cpu, cuda"),
         ({"epoch": 3, "start": 1}, "2 faults"),

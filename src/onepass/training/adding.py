@@ -30,7 +30,7 @@ from onepass.training.cache import TextCache
 from onepass.training.device import in_halves
 from onepass.training.evaluation import as_logits, score_decisions, scores_of
 from onepass.training.optimizer import PlainAdamW, parameter_groups, rate_at, set_rates
-from onepass.training.options import BOUNDLESS, TrainOptions
+from onepass.training.options import BOUNDLESS, LIMITS, TrainOptions
 from onepass.training.sets import TaskSet, fingerprint, read_set
 from onepass.training.stages import fixed_parameters
 from onepass.training.start import as_numbers, fitted_head, most_similar
@@ -94,8 +94,8 @@ def add_options(values: Mapping[str, Any]) -> AddOptions:
         outside = not wanted and not isinstance(values[key], str) and not least <= values[key] < most
         if outside or (wanted and types[key] is float):
             wanted = f"a number from {least}"
-        if not wanted and key == "seed" and values[key] >= 2**32:
-            wanted = f"a whole number from 0 to {2**32 - 1}"
+        if not wanted and key in ("average", "seed") and values[key] > LIMITS[key][1]:
+            wanted = f"a {'whole ' if key == 'seed' else ''}number from 0 to {LIMITS[key][1]}"
         if wanted:
             faults.append(f"{key} is {values[key]!r}; possible: {wanted}.")
     if faults:
