@@ -64,6 +64,10 @@ def load(
 def load_fastest(source: str | Path) -> Model | Engine:
     """The engine of a model folder if it has one and OpenVINO is installed, else the model."""
     folder = find_folder(source)
-    if (folder / ENGINE).is_file() and find_spec("openvino") is not None:
-        return load(folder, engine=True)
-    return load(folder)
+    return load(folder, engine=True) if engine_answers(folder) else load(folder)
+
+
+def engine_answers(folder: Path, device: str = "cpu") -> bool:
+    """Whether a folder is asked through its engine; not without OpenVINO, unless torch is missing just as well."""
+    exported = device == "cpu" and (folder / ENGINE).is_file()
+    return exported and (find_spec("openvino") is not None or find_spec("torch") is None)

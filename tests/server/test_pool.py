@@ -235,6 +235,23 @@ def test_a_model_that_cannot_be_loaded_is_the_users_to_mend(start: Callable[...,
     assert "Traceback" not in server.log.read_text()
 
 
+def test_where_nothing_that_runs_a_model_is_installed_the_server_says_what_to_install(
+    start: Callable[..., Any], served: Path, model: Path
+) -> None:
+    for folder, extra in ((served, "engine"), (model, "train")):
+        server = start(folder, {"ONEPASS_WITHOUT": "openvino torch"})
+        assert server.process.wait(60) == 2
+        assert f"needs extra packages: pip install 'onepass[{extra}]'" in server.log.read_text()
+        assert "Traceback" not in server.log.read_text()
+
+
+def test_an_exported_model_is_served_by_torch_where_there_is_no_openvino(
+    start: Callable[..., Any], served: Path
+) -> None:
+    server = start(served, {"ONEPASS_WITHOUT": "openvino"}).wait()
+    assert server.predict(["late goal"])[0] == 200
+
+
 def test_a_server_that_ends_while_it_loads_has_no_error_to_tell(start: Callable[..., Any]) -> None:
     server = start()
     server.until(lambda: "Loading" in server.log.read_text() and server.workers())

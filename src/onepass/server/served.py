@@ -13,7 +13,7 @@ from typing import Any
 
 from onepass.atomic import listed_files
 from onepass.errors import ConfigError, OnepassError
-from onepass.loading import ENGINE, load
+from onepass.loading import engine_answers, load
 from onepass.server.exchange import Answers, probed
 from onepass.server.faults import faulty
 from onepass.server.folder import Unstable, describe, revision_of
@@ -213,7 +213,7 @@ class Served:
 
 def load_model(folder: Path, threads: int, device: str = "cpu", before: Any = None) -> Any:
     """The exported engine of a model where there is one and it runs on the CPU, else the model."""
-    if device == "cpu" and (folder / ENGINE).is_file():
+    if engine_answers(folder, device):
         return before.reopened(folder) if before is not None else load(folder, engine=True, threads=threads)
     try:
         return load(folder, device)

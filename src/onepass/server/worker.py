@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import Any
 
 from onepass.errors import OnepassError
-from onepass.loading import ENGINE
+from onepass.extras import explained_imports
+from onepass.loading import engine_answers
 from onepass.server.exchange import Elsewhere
 from onepass.server.folder import Unstable
 from onepass.server.frames import frame, receive
@@ -56,18 +57,23 @@ def main(descriptor: int, folder: Path, options: dict[str, Any], gentle: bool) -
             time.sleep(BEAT_S)
 
     threading.Thread(target=beat, daemon=True).start()
-    with contextlib.suppress(OnepassError):
-        gently(partial(_import, folder)) if gentle else _import(folder)
+    device = options["device"]
+    with contextlib.suppress(OnepassError, ImportError):  # loading will say so
+        gently(partial(_import, folder, device)) if gentle else _import(folder, device)
     answers: queue.Queue[Any] = queue.Queue()
 
     def load_again(head: dict[str, Any], before: Served | None) -> Served | None:
         """The folder as it is now, or after a change; what was there before if it is refused."""
         try:
-            if before is None:
-                start_threads(folder, options["threads"])
-            loading = Loading(folder, options, before, head["gently"], head.get("niceness", LOADING))
-            served, proof = loading.run(head.get("change"))
-        except (OnepassError, Unstable) as error:
+            with explained_imports("onepass serve"):
+                if before is None and engine_answers(folder, device):
+                    from onepass.engine.runtime import start_threads
+
+                    # By this thread: they take its priority, and would keep that of a gentle one.
+                    start_threads(options["threads"])
+                loading = Loading(folder, options, before, head["gently"], head.get("niceness", LOADING))
+                served, proof = loading.run(head.get("change"))
+        except (OnepassError, Unstable, ImportError) as error:
             send(frame({"op": "refused", "message": str(error), "elsewhere": isinstance(error, Elsewhere)}))
             return before
         facts = {"revision": served.revision, "times": served.times, "probe": served.probe(), "reopens": served.reopens}
@@ -113,20 +119,12 @@ def main(descriptor: int, folder: Path, options: dict[str, Any], gentle: bool) -
                 finish(served, head["id"], results, ran)
 
 
-def _import(folder: Path) -> None:
+def _import(folder: Path, device: str) -> None:
     """Import what loading will need, which takes longer than loading."""
-    if (folder / ENGINE).is_file():
+    if engine_answers(folder, device):
         import onepass.engine.engine
     else:
         import onepass.folder  # noqa: F401
-
-
-def start_threads(folder: Path, threads: int) -> None:
-    """Let the engine's threads be started by this one: they take its priority, and would keep that of a gentle one."""
-    if (folder / ENGINE).is_file():
-        from onepass.engine.runtime import start_threads
-
-        start_threads(threads)
 
 
 def _settle() -> None:

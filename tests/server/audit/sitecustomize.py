@@ -1,5 +1,7 @@
 """Loaded by Python before anything else in a server under test: notes every file it opens and every address it calls.
 
+Modules that ONEPASS_WITHOUT names, with spaces between them, are as if they were not installed.
+
 One JSON list a line, in the file that ONEPASS_AUDIT names: what ("open", "connect" or "lookup"),
 the path or address, and the process.
 """
@@ -26,6 +28,9 @@ def _hook(event: str, facts: tuple[Any, ...]) -> None:
     if noted := _noted(event, facts):
         os.write(_LOG, json.dumps([*noted, os.getpid()]).encode() + b"\n")
 
+
+for _name in os.environ.get("ONEPASS_WITHOUT", "").split():
+    sys.modules[_name] = None  # type: ignore[assignment]
 
 if "ONEPASS_AUDIT" in os.environ:
     _LOG = os.open(os.environ["ONEPASS_AUDIT"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
