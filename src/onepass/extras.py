@@ -9,7 +9,7 @@ EXTRAS = {
     "engine": ("openvino",),
     "serve": ("fastapi", "httptools", "prometheus_client", "starlette", "uvicorn"),
     "report": ("jinja2", "matplotlib"),
-    "bench": ("onnx", "onnxruntime", "transformers"),
+    "bench": ("onnx", "onnxruntime", "psutil", "transformers"),
 }
 
 

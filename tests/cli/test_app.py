@@ -93,3 +93,10 @@ def test_a_file_is_no_model(run, tmp_path):
     (tmp_path / "tasks.yaml").write_text("tasks: {}")
     result = run("info", tmp_path / "tasks.yaml")
     assert result.exit_code == 2 and "is a file. A model is a folder" in result.stderr
+
+
+def test_a_bench_without_its_packages_says_what_to_install(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    result = run("bench", "device")
+    wanted = "onepass bench device needs extra packages: pip install 'onepass[train]'\n"
+    assert (result.exit_code, result.stderr) == (2, wanted)

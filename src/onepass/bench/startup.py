@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ TEXT = "Why is my bill so high"
 
 
 def startup(folder: Path | None = None, *, runs: int = 5, tasks: int = 8) -> dict[str, Any]:
-    """Seconds of whole processes, in turns: Python with the engine, the command predict, and Python with the model.
+    """Seconds of whole processes, in turns: Python with the engine, the command predict, and Python with the model,
+    where there is torch.
 
     Without a folder, an untrained model of so many tasks on the embedded encoder is written and exported first.
     """
@@ -29,8 +31,9 @@ def startup(folder: Path | None = None, *, runs: int = 5, tasks: int = 8) -> dic
         commands = {
             "python, engine": [sys.executable, "-c", ask.format(True)],
             "onepass predict, engine": [sys.executable, "-m", "onepass", "predict", str(model), TEXT],
-            "python, model": [sys.executable, "-c", ask.format(False)],
         }
+        if find_spec("torch") is not None:
+            commands["python, model"] = [sys.executable, "-c", ask.format(False)]
         # As after an installation, which compiles what it installs; the first runs, which do so here, do not count.
         environment = os.environ | {"PYTHONPYCACHEPREFIX": str(Path(place) / "bytecode")}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -126,4 +126,4 @@ for command in (
     accuracy, methods, paper, scaling, affinity, tasks, transfer, calibration, training, serve,
     cost, throughput, startup, device,
 ):  # fmt: skip
-    bench.command()(guarded(command))
+    bench.command()(guarded(command, "onepass bench"))

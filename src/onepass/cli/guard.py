@@ -32,8 +32,11 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM: a command ends as with Ctrl-C, and what it has begun, processes and files, is put away."""
 
 
-def guarded(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with every error turned into a message on stderr and an exit code."""
+def guarded(command: Callable[..., None], group: str = "onepass") -> Callable[..., None]:
+    """The command with every error turned into a message on stderr and an exit code.
+
+    `group` is what is typed before its name.
+    """
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
@@ -53,7 +56,7 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
                 raise typer.Exit(141) from None
             if os.environ.get("ONEPASS_DEBUG"):
                 traceback.print_exc()
-            message, code = explained(error, command.__name__)
+            message, code = explained(error, f"{group} {command.__name__}")
             say(message)
             raise typer.Exit(code) from None
 
@@ -72,7 +75,7 @@ def explained(error: Exception, command: str) -> tuple[str, int]:
             f"There is no space left on the disk{where}. Nothing was changed. Free some, or choose another output.",
             2,
         )
-    if isinstance(error, ModuleNotFoundError) and (text := advice(error, f"onepass {command}")):
+    if isinstance(error, ModuleNotFoundError) and (text := advice(error, command)):
         return text, 2
     if isinstance(error, ImportError) and "onepass[" in str(error):  # a public name that said so already
         return str(error), 2
