@@ -265,6 +265,13 @@ def test_json_keeps_every_script(tmp_path: Path):
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_file_name_that_is_no_utf8_reads_as_it_was_written(tmp_path: Path):
+    name = os.fsdecode(b"caf\xe9.csv")
+    write_json(tmp_path / "task.json", {"train": name})
+    assert read_json(tmp_path / "task.json") == {"train": name}
+    (tmp_path / "task.json").read_text(encoding="utf-8")
+
+
 def test_pipes_in_a_folder_hold_nobody_up(tmp_path: Path):
     fill(tmp_path / "model", "old")
     os.mkfifo(tmp_path / "model" / "pipe")
