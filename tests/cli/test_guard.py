@@ -46,6 +46,20 @@ def test_a_full_disk_has_a_message_that_says_what_became_of_the_files(error):
     assert "Nothing was changed" in result.stderr
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: ..."),
+        RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+    ],
+)
+def test_too_little_memory_is_no_fault_of_ours(error):
+    result = outcome(error)
+    assert result.exit_code == 2
+    assert "not enough memory" in result.stderr and "train.batch_tokens" in result.stderr
+
+
 def test_other_refusals_of_the_system_name_the_file():
     result = outcome(PermissionError(errno.EACCES, "Permission denied", "runs/news"))
     assert (result.exit_code, result.stderr) == (2, "runs/news: Permission denied.\n")

@@ -75,6 +75,14 @@ def explained(error: Exception, command: str) -> tuple[str, int]:
             f"There is no space left on the disk{where}. Nothing was changed. Free some, or choose another output.",
             2,
         )
+    # torch raises errors of its own: RuntimeError for memory of the machine, OutOfMemoryError for a GPU's
+    if isinstance(error, MemoryError) or any(
+        words in str(error) for words in ("can't allocate memory", "out of memory")
+    ):
+        return (
+            "There is not enough memory. Give less at once: train.batch_tokens or train.max_length for a training.",
+            2,
+        )
     if isinstance(error, ModuleNotFoundError) and (text := advice(error, command)):
         return text, 2
     if isinstance(error, ImportError) and "onepass[" in str(error):  # a public name that said so already
