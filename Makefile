@@ -23,9 +23,9 @@ WORKERS ?= 2
 demo: $(INSTALLED)
 	@$(BIN)/onepass demo
 
-test: $(INSTALLED) browser
+test: $(INSTALLED) browser check
 	@start=$$(date +%s); \
-	$(MAKE) --no-print-directory check && OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal && \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal && \
 	echo "make test: all passed in $$(( $$(date +%s) - start )) seconds"
 
 check: $(INSTALLED)
