@@ -11,13 +11,6 @@ from onepass.methods import METHODS, check_method, option_faults, value_faults
 from onepass.tasks import MethodChoice, Task, TaskFile
 
 
-def test_the_twelve_methods_are_there() -> None:
-    assert sorted(METHODS) == [
-        "adapter", "camtl", "frozen", "mtdnn", "mtop", "mttag", "pals", "prefix", "ptuning", "ptuning2", "readers",
-        "single",
-    ]  # fmt: skip
-
-
 def test_an_option_of_another_method_names_that_method() -> None:
     (fault,) = option_faults("mtop", {"experts": 4})
     assert "Unknown option 'experts'" in fault
