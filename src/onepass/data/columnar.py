@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from onepass.data.rows import Chunk, RowFaults, unique, wanted
-from onepass.data.scalars import python_value
+from onepass.data.scalars import python_value, python_values
 from onepass.errors import DataError
 from onepass.extras import advice
 
@@ -95,7 +95,7 @@ def _values(path: Path, name: str, first_row: int, column: Any) -> list[Any]:
     try:
         with _as_data_error(""):
             column.validate(full=True)  # offsets of a damaged file may point outside of it
-            return list(column.to_pylist())
+            return python_values(column)
     except DataError:
         found = []
         for row in range(len(column)):

@@ -8,7 +8,7 @@ from typing import Any
 
 from onepass.data.columnar import check_values
 from onepass.data.files import RowFaults, column_names, read_chunks
-from onepass.data.scalars import python_value
+from onepass.data.scalars import python_value, python_values
 from onepass.errors import DataError
 from onepass.filejob.columns import surveyed
 from onepass.filejob.records import (
@@ -113,7 +113,7 @@ def _is_sound(column: Any) -> bool:
 def _values(name: str, column: Any, sound: bool, faults: dict[int, str]) -> list[Any]:
     if sound:
         with suppress(Exception):  # each value is tried by itself: Python has no words for some times
-            return list(column.to_pylist())
+            return python_values(column)
     values: list[Any] = [None] * len(column)
     for place in range(len(column)):
         try:
