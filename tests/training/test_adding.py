@@ -72,6 +72,28 @@ def test_rows_that_are_held_back_count_among_those_that_are_enough(loaded: Model
     assert begins_fitted(loaded, few)  # of a file of their own they are none of the task's rows
 
 
+def test_a_head_of_many_labels_begins_fitted_and_learns_on(loaded: Model, tmp_path: Path):
+    rows = [f"late goal {number} vote,label {number % 50}" for number in range(150)]
+    (tmp_path / "many.csv").write_text("\n".join(["text,label", *rows]))
+    task = Task(name="many", text="text", label="label", train=tmp_path / "many.csv", validation=0.1)
+    item = read(task, loaded)
+    assert len(item.task.labels) == 50 and begins_fitted(loaded, item)
+    fitted = head_of(loaded, item, epochs=0)
+    assert not torch.equal(fitted, head_of(loaded, item, epochs=1))
+    few = TaskSet(item.task.model_copy(update={"labels": item.task.labels[:49]}), item.train, item.validation)
+    assert not begins_fitted(loaded, few)
+
+
+def head_of(model: Model, item: TaskSet, epochs: int) -> torch.Tensor:
+    """The weights of the task's head where it begins, or after a training."""
+    model.add(item.task)
+    adding = Adding(model, item, AddOptions(epochs=epochs), progress=False)
+    adding.run() if epochs else adding.begin()
+    weight = model.heads[-1].weight.detach().clone()
+    model.discard(len(model.tasks) - 1)
+    return weight
+
+
 def begins_fitted(model: Model, item: TaskSet) -> bool:
     model.add(item.task)
     fitted = Adding(model, item, AddOptions(), progress=False).begin()

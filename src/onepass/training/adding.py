@@ -43,6 +43,8 @@ Device = Literal["auto", "cpu", "cuda"]
 FITTED_ROWS = 1024  # rows to which a head is fitted
 BATCH_TOKENS = 8192
 EPOCHS, LEAST_STEPS = 8, 100
+MANY_LABELS = 50
+"""From here on a head is not learned from nothing in so few steps, see benchmarks/LOG.md"""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class AddOptions:
     """The task whose own weights (embedding, gates, readers) they begin as a copy of, whatever `start` says"""
     head: Head = "auto"
     """Where its head begins: drawn at random, or fitted to its rows by a ridge regression. auto: fitted to fewer than
-    `least_rows` rows, and left so if `epochs` is 0; else drawn"""
+    `least_rows` rows, and left so if `epochs` is 0; fitted where there are 50 labels or more; else drawn"""
     epochs: int = 0
     """Passes over the task's rows; 0: eight, or more if the rows are so few that this would be under 100 steps"""
     batch_size: int = 64
@@ -194,7 +196,7 @@ class Adding:
         rows = len(self.item.train)
         steps = math.ceil(rows / options.batch_size)
         epochs = options.epochs or max(EPOCHS, math.ceil(LEAST_STEPS / steps))
-        if fitted and options.head == "auto" and not options.epochs:
+        if fitted and self.has_few_rows and options.head == "auto" and not options.epochs:
             epochs = 0
         stream, done = RowStream([rows], options.seed), 0
         bar = tqdm(
@@ -254,14 +256,18 @@ class Adding:
                 f"Task {self.item.task.name!r} reads tokens, candidates or several windows of a row, so that no head "
                 "can be fitted to its rows. Use head=auto or head=drawn."
             )
-        rows = len(self.item.train)
-        if isinstance(self.item.task.validation, float):
-            rows += len(self.item.validation)  # which were held back of the same rows
-        is_few = rows < self.options.least_rows
-        fits = one_vector_a_row and (self.options.head == "fitted" or (self.options.head == "auto" and is_few))
+        by_itself = self.has_few_rows or len(self.item.task.labels) >= MANY_LABELS
+        fits = one_vector_a_row and (self.options.head == "fitted" or (self.options.head == "auto" and by_itself))
         if fits:
             self.fit_head()
         return fits
+
+    @property
+    def has_few_rows(self) -> bool:
+        rows = len(self.item.train)
+        if isinstance(self.item.task.validation, float):
+            rows += len(self.item.validation)  # which were held back of the same rows
+        return rows < self.options.least_rows
 
     @torch.no_grad()
     def fit_head(self) -> None:
