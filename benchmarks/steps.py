@@ -1,10 +1,11 @@
 """What a training step costs beside the arithmetic: operations dispatched, reads that wait for a device, CPU time.
 
-    python benchmarks/steps.py [--tasks 8] [--rows 64] [--precision bf16] [--lines 20] [--against OTHER/src]
+    python benchmarks/steps.py [--tasks 8] [--rows 64] [--width 16] [--precision bf16] [--lines 20]
+        [--against OTHER/src]
 
-`readers` on a tiny encoder of six layers, in bf16 autocast or in fp32 (for times: a CPU's bf16 kernels are slow), with
-sequences grouped as on a GPU. Operations are those of forward, backward, clipping, optimiser and bookkeeping. There is
-no dropout in attention, since the CPU has no kernel with it and would count a dozen operations where a GPU has one.
+`readers` on an encoder of six layers and this width, in bf16 autocast or in fp32, with sequences grouped as on a GPU.
+Operations are those of forward, backward, clipping, optimiser and bookkeeping. There is no dropout in attention, since
+the CPU has no kernel with it and would count a dozen operations where a GPU has one.
 `--lines` names the lines that dispatch most in the forward; the backward is counted as the line that starts it.
 `--against` runs this version and another in turns, a process each, `--rounds` times, and compares their times.
 """
@@ -91,15 +92,15 @@ class Watched(Trainer):
         return ok
 
 
-def trainer(folder: Path, num_tasks: int, rows: int, precision: str) -> Watched:
+def trainer(folder: Path, num_tasks: int, rows: int, precision: str, width: int) -> Watched:
     """A training of so many tasks: the first eight of two labels, then every other one of more."""
     raw = RawTokenizer(models.WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="?"))
     raw.pre_tokenizer = pre_tokenizers.Whitespace()
     raw.post_processor = processors.TemplateProcessing(single="[ $A ]", special_tokens=[("[", 0), ("]", 1)])
     tokenizer = Tokenizer(raw, max_length=16)
     config = EncoderConfig(
-        family="bert", vocab_size=tokenizer.vocab_size, width=16, depth=6, heads=2, ffn_width=16, max_positions=64,
-        type_vocab=2, attention_dropout=0.0,
+        family="bert", vocab_size=tokenizer.vocab_size, width=width, depth=6, heads=max(2, width // 32),
+        ffn_width=4 * width, max_positions=64, type_vocab=2, attention_dropout=0.0,
     )  # fmt: skip
     model = Model(make_method("readers", random_encoder(config), {}), tokenizer, MethodChoice(name="readers"), "random")
     draw = np.random.default_rng(0)
@@ -119,14 +120,14 @@ def trainer(folder: Path, num_tasks: int, rows: int, precision: str) -> Watched:
     return Watched(model, sets, train_options(options), progress=False)
 
 
-def measured(num_tasks: int, rows: int, precision: str, lines: int) -> dict[str, Any]:
+def measured(num_tasks: int, rows: int, precision: str, width: int, lines: int) -> dict[str, Any]:
     """One training's figures."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     for limits in (batch.SHARE, batch.SMALL):
         limits["cpu"] = limits["cuda"]
     with tempfile.TemporaryDirectory() as folder:
-        watched = trainer(Path(folder), num_tasks, rows, precision)
+        watched = trainer(Path(folder), num_tasks, rows, precision, width)
     watched.lines = bool(lines)
     with suppress(Enough):
         watched.run()
@@ -140,16 +141,16 @@ def measured(num_tasks: int, rows: int, precision: str, lines: int) -> dict[str,
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    for name, value in (("tasks", 8), ("rows", 64), ("lines", 0), ("rounds", 5)):
+    for name, value in (("tasks", 8), ("rows", 64), ("width", 16), ("lines", 0), ("rounds", 5)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--precision", choices=("bf16", "fp32"), default="bf16")
     parser.add_argument("--against", type=Path)
     options = parser.parse_args()
     if options.against is None:
-        print(json.dumps(measured(options.tasks, options.rows, options.precision, options.lines)))
+        print(json.dumps(measured(options.tasks, options.rows, options.precision, options.width, options.lines)))
         return
     command = [sys.executable, __file__, "--tasks", str(options.tasks), "--rows", str(options.rows)]
-    command += ["--precision", options.precision]
+    command += ["--precision", options.precision, "--width", str(options.width)]
     found: dict[str, list[dict[str, Any]]] = {"this": [], "other": []}
     sources = {"this": Path(onepass.__file__).parents[1], "other": options.against}
     for _ in range(options.rounds):

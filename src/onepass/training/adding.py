@@ -264,6 +264,7 @@ class Adding:
 
     @property
     def has_few_rows(self) -> bool:
+        """Whether the task has so few that none of them is held back."""
         rows = len(self.item.train)
         if isinstance(self.item.task.validation, float):
             rows += len(self.item.validation)  # which were held back of the same rows
