@@ -9,6 +9,7 @@ EXTRAS = {
     "engine": ("openvino",),
     "serve": ("fastapi", "httptools", "prometheus_client", "starlette", "uvicorn"),
     "report": ("jinja2", "matplotlib"),
+    "onnx": ("onnx", "onnxruntime"),
     "bench": ("onnx", "onnxruntime", "psutil", "transformers"),
 }
 

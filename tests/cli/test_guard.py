@@ -65,7 +65,7 @@ def test_other_refusals_of_the_system_name_the_file():
     assert (result.exit_code, result.stderr) == (2, "runs/news: Permission denied.\n")
 
 
-@pytest.mark.parametrize(("package", "extra"), [("torch", "train"), ("onnxruntime", "bench")])
+@pytest.mark.parametrize(("package", "extra"), [("torch", "train"), ("onnxruntime", "onnx"), ("psutil", "bench")])
 def test_a_missing_package_is_named_with_what_to_install(package, extra):
     result = outcome(ModuleNotFoundError(f"No module named {package!r}", name=package))
     told = f"onepass fail needs extra packages: pip install 'onepass[{extra}]'\n"

@@ -30,6 +30,10 @@ def export(
         Path | None,
         typer.Option(help="For --int8: a data file of texts without labels, instead of rows.", metavar="FILE"),
     ] = None,
+    onnx: Annotated[
+        Path | None,
+        typer.Option(help="Also write all tasks as one ONNX file, for other programs.", metavar="FILE.onnx"),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Build the engine of a model. It answers alike, faster and without torch.
@@ -37,6 +41,8 @@ def export(
     onepass export runs/news
 
     onepass export runs/news --int8
+
+    onepass export runs/news --onnx news.onnx
     """
     if not int8 and (file or calibrate):
         raise ConfigError("Rows and texts are for 8 bits: add --int8.")
@@ -45,7 +51,11 @@ def export(
     from onepass.engine.export import export_model
 
     listen(quiet=json)
+    if onnx:
+        from onepass.engine.onnx_export import export_onnx  # says what is not installed before the work
     found = export_model(folder, int8=int8, file=file, texts=calibrate)
+    if onnx:
+        found["onnx"] = export_onnx(folder, onnx)
     if json:
         write_json(found)
         return
@@ -55,6 +65,11 @@ def export(
     )
     if "gate" in found:
         show(*gate_parts(found["gate"]))
+    if onnx:
+        show(
+            f"{' and '.join(found['onnx']['files'])}: {found['onnx']['tasks']} tasks in fp32, from word pieces to "
+            f"logits. ONNX Runtime differs from the engine by at most {found['onnx']['difference']:.2g} in a logit."
+        )
     show(f'Use it: onepass predict {quote(str(folder))} "..."   or   onepass.load("{folder}", engine=True)')
 
 

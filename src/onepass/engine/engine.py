@@ -14,6 +14,7 @@ from onepass.engine.core import Core
 from onepass.engine.opening import Opening
 from onepass.engine.ranges import Bounds
 from onepass.engine.rounding import tolerance
+from onepass.engine.runner import Runner
 from onepass.errors import EncoderError, FolderError
 from onepass.heads import Kind, make_kind
 from onepass.inquiry import Pieces, Ranges
@@ -72,9 +73,14 @@ class Engine(Asking):
         return Engine(Opening(folder or self.folder, self._opening.threads, after=self._opening))
 
     @property
+    def runner(self) -> Runner:
+        """What computes the tasks' vectors, with the weights of all tasks."""
+        return self._core.runner
+
+    @property
     def tolerances(self) -> list[float]:
         """How far the logits of each task may be from those of another computation of the same."""
-        return [tolerance(weights) for weights in self._core.runner.tasks]
+        return [tolerance(weights) for weights in self.runner.tasks]
 
     @property
     def padding(self) -> int:

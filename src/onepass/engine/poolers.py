@@ -12,7 +12,7 @@ from copy import copy
 import numpy as np
 
 from onepass.engine.nodes import integers
-from onepass.engine.runtime import Program, opset13, parameter
+from onepass.engine.runtime import Node, Program, opset13, parameter
 from onepass.engine.weights import Weights
 
 Arrays = Mapping[str, np.ndarray]
@@ -26,6 +26,10 @@ class NoPoolers:
 
     def __init__(self, tasks: Sequence[Weights], width: int, threads: int | None):
         self.tasks, self.width, self.threads = tasks, width, threads
+
+    def nodes(self, vectors: Node) -> tuple[list[Node], Node]:
+        """The graph from vectors (K, B, H) to those behind the poolers: what it takes besides, and its output."""
+        return [], vectors
 
     def choose(self, asked: Sequence[int]) -> dict[str, np.ndarray]:
         """The weights of these tasks, as `__call__` wants them."""
@@ -56,10 +60,15 @@ class Poolers(NoPoolers):
     def __init__(self, tasks: Sequence[Weights], width: int, threads: int | None):
         super().__init__(tasks, width, threads)
         vectors = parameter("vectors", (-1, -1, width))
+        inputs, found = self.nodes(vectors)
+        self.program = Program([vectors, *inputs], [found], threads)
+
+    def nodes(self, vectors: Node) -> tuple[list[Node], Node]:
+        width = self.width
         weight, bias = parameter("pooler_weight", (-1, -1, width, self.block)), parameter("pooler_bias", (-1, 1, width))
         by_block = opset13.matmul(opset13.unsqueeze(vectors, integers(1)), weight, False, False)  # (K, N, B, H / N)
         product = opset13.reshape(opset13.transpose(by_block, integers(0, 2, 1, 3)), integers(0, 0, width), True)
-        self.program = Program([vectors, weight, bias], [opset13.tanh(opset13.add(product, bias))], threads)
+        return [weight, bias], opset13.tanh(opset13.add(product, bias))
 
     @property
     def block(self) -> int:
@@ -77,14 +86,13 @@ class Poolers(NoPoolers):
 class LowRankPoolers(Poolers):
     """tanh(x + U V x + b), with V (R, H) and U (H, R)."""
 
-    def __init__(self, tasks: Sequence[Weights], width: int, threads: int | None):
-        NoPoolers.__init__(self, tasks, width, threads)
-        vectors = parameter("vectors", (-1, -1, width))
+    def nodes(self, vectors: Node) -> tuple[list[Node], Node]:
+        width = self.width
         down, up = parameter("pooler_down", (-1, width, -1)), parameter("pooler_up", (-1, -1, width))
         bias = parameter("pooler_bias", (-1, 1, width))
         product = opset13.matmul(opset13.matmul(vectors, down, False, False), up, False, False)
         total = opset13.add(opset13.add(vectors, product), bias)
-        self.program = Program([vectors, down, up, bias], [opset13.tanh(total)], threads)
+        return [down, up, bias], opset13.tanh(total)
 
     def choose(self, asked: Sequence[int]) -> dict[str, np.ndarray]:
         return {

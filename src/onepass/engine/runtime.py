@@ -94,6 +94,20 @@ def parameter(name: str, shape: Sequence[int], kind: Any = np.float32) -> Node:
     return opset13.parameter(list(shape), kind, name=name)
 
 
+def ordered(outputs: Sequence[Node]) -> list[Node]:
+    """All nodes that these outputs are computed from, each behind those that it reads."""
+    found: dict[str, Node] = {}
+    left = list(outputs)
+    while left:
+        node = left[-1]
+        before = [value.get_node() for value in node.input_values()]
+        missing = [other for other in before if other.get_name() not in found]
+        left.extend(missing)
+        if not missing:
+            found[left.pop().get_name()] = node
+    return list(found.values())
+
+
 def usable_cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
