@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -129,10 +127,3 @@ def _means(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
             "unreachable": [row["task"] for row in rows if row[per]["reachable"] == 0],
         }
     return found
-
-
-if __name__ == "__main__":  # where there is no typer: python -m onepass.bench.calibration SUITE MODEL [KEY=VALUE]...
-    suite, *words = sys.argv[1:]
-    folders, settings = ([word for word in words if ("=" in word) == is_key] for is_key in (False, True))
-    measured = trust_of_suite(suite, model=folders[0] if folders else None, overrides=settings)
-    sys.stdout.write(json.dumps(measured) + "\n")
