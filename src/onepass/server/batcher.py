@@ -89,7 +89,6 @@ class Batch:
     number: int
     items: list[Item]
     tokens: int
-    sent: float
 
     def head(self, probe: Any) -> dict[str, Any]:
         items = [{"text": item.ask.texts[item.place], "tasks": item.ask.tasks} for item in self.items]
@@ -223,7 +222,7 @@ class Batcher:
     def _send(self, worker: Worker, items: list[Item]) -> None:
         now = time.monotonic()
         self._numbers += 1
-        batch = Batch(self._numbers, items, sum(item.size for item in items), now)
+        batch = Batch(self._numbers, items, sum(item.size for item in items))
         for item in items:
             if item.ask.generation is None:
                 item.ask.generation = worker.generation
