@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from onepass.data.items import Item, Points, Reading, Windows
 from onepass.heads.options import checked_windows, wrong_option
+from onepass.heads.scaling import check_calibration
+from onepass.heads.thresholds import check_thresholds
 from onepass.prediction import Prediction
 from onepass.tasks import Task, label_text
 
@@ -289,6 +291,8 @@ class Kind:
 
     def check(self, task: Task) -> None:
         """Raise ConfigError if `task.fitted`, which may come from a file, cannot be used."""
+        check_calibration(task)
+        check_thresholds(task)
 
     def calibrate(
         self, task: Task, logits: Any, targets: np.ndarray, readings: Sequence[Reading] | None = None

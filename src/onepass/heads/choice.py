@@ -217,9 +217,6 @@ class Choice(Kind):
 
     # --- trust --------------------------------------------------------------------------------------------------
 
-    def check(self, task: Task) -> None:
-        scaling.check_calibration(task)
-
     def calibrate(
         self, task: Task, logits: Any, targets: np.ndarray, readings: Sequence[Reading] | None = None
     ) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from onepass.heads.base import Kind, Row, blank, label_cell
 from onepass.heads.grouped import GROUPED, over_groups
 from onepass.heads.metrics import accuracy, f1, macro_f1, matthews
 from onepass.heads.options import checked_columns, wrong_option
-from onepass.heads.thresholds import Rule, check_thresholds, choose, chosen, limits, read_threshold, shown
+from onepass.heads.thresholds import Rule, choose, chosen, limits, read_threshold, shown
 from onepass.prediction import Prediction
 from onepass.tasks import Task, label_text
 
@@ -247,10 +247,6 @@ class Classification(Kind):
         return 100.0 * over_groups(GROUPED[task.metric], answers, targets, groups)
 
     # --- trust --------------------------------------------------------------------------------------------------
-
-    def check(self, task: Task) -> None:
-        scaling.check_calibration(task)
-        check_thresholds(task)
 
     def calibrate(
         self, task: Task, logits: Any, targets: np.ndarray, readings: Sequence[Reading] | None = None

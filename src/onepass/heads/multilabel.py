@@ -15,7 +15,7 @@ from onepass.heads.base import Kind, Row
 from onepass.heads.cells import shown as shown_cell
 from onepass.heads.cells import written_list
 from onepass.heads.options import wrong_option
-from onepass.heads.thresholds import POSSIBLE, Rule, check_thresholds, choose, chosen, limits, read_threshold, shown
+from onepass.heads.thresholds import POSSIBLE, Rule, choose, chosen, limits, read_threshold, shown
 from onepass.prediction import Prediction
 from onepass.tasks import SEPARATORS, Task, label_text
 
@@ -203,10 +203,6 @@ class Multilabel(Kind):
         return np.asarray(often >= min(0.5, often.max()), np.float32)
 
     # --- trust --------------------------------------------------------------------------------------------------
-
-    def check(self, task: Task) -> None:
-        scaling.check_calibration(task)
-        check_thresholds(task)
 
     def calibrate(
         self, task: Task, logits: Any, targets: np.ndarray, readings: Sequence[Reading] | None = None

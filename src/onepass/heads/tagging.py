@@ -278,9 +278,6 @@ class Tagging(Kind):
 
     # --- trust: of the words that are read ------------------------------------------------------------------------
 
-    def check(self, task: Task) -> None:
-        scaling.check_calibration(task)
-
     def calibrate(
         self, task: Task, logits: Any, targets: np.ndarray, readings: Sequence[Reading] | None = None
     ) -> dict[str, Any]:
