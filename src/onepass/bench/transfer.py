@@ -138,9 +138,7 @@ def _removal(run: TransferRun, file: TaskFile, tasks: Tasks, folder: Path | None
     return cells
 
 
-def _one_by_one(
-    run: TransferRun, file: TaskFile, tasks: Mapping[str, Task], folder: Path | None
-) -> list[dict[str, Any]]:
+def _one_by_one(run: TransferRun, file: TaskFile, tasks: Tasks, folder: Path | None) -> Cells:
     from onepass.analysis.sources import adding_one_by_one
     from onepass.analysis.transfer import read_new_task
     from onepass.training.sets import read_sets
@@ -180,17 +178,10 @@ def _base_model(run: TransferRun, file: TaskFile, folder: Path | None) -> tuple[
 
 
 def _untrained(file: TaskFile) -> Model:
-    """A model without tasks."""
-    from onepass.encoder.loading import load_encoder
-    from onepass.methods import make_method, settle_method
-    from onepass.model import Model
     from onepass.training.options import train_options
+    from onepass.training.run import without_tasks
 
-    options = train_options(file.train)
-    encoder, tokenizer = load_encoder(file.encoder, max_length=options.max_length)
-    choice = settle_method(file.method, len(file.tasks))
-    method = make_method(choice.name, encoder, choice.options)
-    return Model(method, tokenizer, choice, file.encoder, dropout=options.dropout)
+    return without_tasks(file, train_options(file.train))
 
 
 def _target_options(run: TransferRun, file: TaskFile) -> Any:

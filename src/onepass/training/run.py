@@ -119,16 +119,21 @@ def checked(file: str | Path | Mapping[str, Any] | TaskFile, overrides: str | Se
     return file
 
 
-def untrained(file: TaskFile, options: TrainOptions) -> tuple[Model, list[TaskSet]]:
-    """The model of a task file before its training, and the rows of its tasks."""
-    set_seed(options.seed)
+def without_tasks(file: TaskFile, options: TrainOptions) -> Model:
+    """The model of a task file before it has any task."""
     encoder, tokenizer = load_encoder(file.encoder, max_length=options.max_length)
     choice = settle_method(file.method, len(file.tasks))
     method = make_method(choice.name, encoder, choice.options)
     if faults := method.limits(len(file.tasks), options.max_length):
         raise ConfigError(listed(faults))
-    sets = read_sets(file, tokenizer)
-    model = Model(method, tokenizer, choice, file.encoder, dropout=options.dropout)
+    return Model(method, tokenizer, choice, file.encoder, dropout=options.dropout)
+
+
+def untrained(file: TaskFile, options: TrainOptions) -> tuple[Model, list[TaskSet]]:
+    """The model of a task file before its training, and the rows of its tasks."""
+    set_seed(options.seed)
+    model = without_tasks(file, options)
+    sets = read_sets(file, model.tokenizer)
     for item in sets:
         model.add(item.task, item.train)
     return model, sets
