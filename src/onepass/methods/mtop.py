@@ -36,6 +36,7 @@ from onepass.methods.base import (
     shared_tokens,
     starts_of,
 )
+from onepass.methods.folding import once_per_ask
 from onepass.methods.prompts import no_room, random_prompts, read_prompted, token_prompts
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ class MTOP(Method):
     def forward_alone(self, batch: Batch, asked: Tensor) -> States:
         """Each ask in a pass of its own, with its own task's prompts only: the single-task models behind ST."""
         asks = Asked(asked, batch.ids.device)
-        folded = batch.select([row for row in range(len(batch)) for _ in range(asked.shape[1])])
+        folded = once_per_ask(batch, asked)
         prompts = asks.per_ask(self.tasks.stacked("prompts", asks.tasks)).flatten(0, 1)  # (B * K, P, E)
         places = None
         if self.single_positions == "own":
