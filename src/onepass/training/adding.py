@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, cast, get_type_hints
 
@@ -32,7 +31,7 @@ from onepass.training.evaluation import as_logits, score_decisions, scores_of
 from onepass.training.optimizer import PlainAdamW, parameter_groups, rate_at, set_rates
 from onepass.training.options import BOUNDLESS, LIMITS, TrainOptions
 from onepass.training.sets import TaskSet, fingerprint, read_set
-from onepass.training.stages import fixed_parameters
+from onepass.training.stages import fixed, fixed_parameters
 from onepass.training.start import as_numbers, fitted_head, most_similar
 
 log = logging.getLogger(__name__)
@@ -156,19 +155,6 @@ def train_task(model: Model, item: TaskSet, options: AddOptions, progress: bool 
         model.train(was_training).to(home)
     rows = {"train": len(item.train), "validation": len(item.validation)}
     model.records[number] |= {"rows": rows, "data": fingerprint(item.train), "added": vars(options)}
-
-
-@contextmanager
-def fixed(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
-    """Within the block these do not learn."""
-    learning = [parameter for parameter in parameters if parameter.requires_grad]
-    for parameter in learning:
-        parameter.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for parameter in learning:
-            parameter.requires_grad_(True)
 
 
 class Adding:

@@ -42,7 +42,7 @@ from onepass.training.optimizer import make_optimizer, rate_at, set_rates
 from onepass.training.options import TrainOptions, sampler_of
 from onepass.training.rows import Draws, UsedRows, choose_rows, draw_epoch
 from onepass.training.sets import TaskSet, fingerprint
-from onepass.training.stages import Finished, at_rate, fixed_parameters, stages_of
+from onepass.training.stages import Finished, at_rate, fixed, fixed_parameters, stages_of
 from onepass.where import pack
 
 log = logging.getLogger(__name__)
@@ -164,18 +164,24 @@ class Trainer:
 
     def run_stage(self, stage: Stage, number: int = 0, saved: dict[str, Any] | None = None) -> None:
         """Train one stage, from its start or from where a checkpoint stood."""
-        tasks = list(range(len(self.sets))) if stage.tasks is None else list(stage.tasks)
-        rows = sum(len(self.sets[task].train) for task in tasks)
-        self.tasks, self.options = tasks, self.options_for(rows)
+        everything = range(len(self.sets))
+        self.tasks = list(everything if stage.tasks is None else stage.tasks)
+        self.options = self.options_for(sum(len(self.sets[task].train) for task in self.tasks))
+        frozen = fixed_parameters(self.model.method, stage, self.options)
+        frozen += [p for other in everything if other not in self.tasks for p in self.own_parameters(other)]
+        with fixed(frozen):
+            self.texts = self.cached_texts() if stage.cached else {}
+            self.learn_stage(stage, number, saved)
+            self.texts = {}
+        if stage.finish is not None:
+            stage.finish(self.model.heads)  # type: ignore[arg-type]
+
+    def learn_stage(self, stage: Stage, number: int, saved: dict[str, Any] | None) -> None:
+        """Let everything that learns in a stage learn, and leave its best weights in the model."""
         options, model = self.options, self.model
-        frozen = fixed_parameters(model.method, stage, options)
-        frozen += [p for other in range(len(self.sets)) if other not in tasks for p in self.own_parameters(other)]
-        for parameter in frozen:
-            parameter.requires_grad_(False)
-        self.texts = self.cached_texts() if stage.cached else {}
         optimizer = make_optimizer(model.method, model.heads, at_rate(options, stage.rate))
         step, optimizer = self.accelerator.prepare(Objective(model, stage.forward, options, self.teaching), optimizer)
-        sizes = [len(self.sets[task].train) for task in tasks]
+        sizes = [len(self.sets[task].train) for task in self.tasks]
         state = self.new_state(optimizer, sizes)
         if saved is not None:
             state.restore(saved["tensors"], saved["state"])
@@ -214,12 +220,7 @@ class Trainer:
         state.mean.settle()  # for trainings without validation rows, which have no best
         state.best.restore(model)
         self.accelerator.free_memory()  # it keeps every stage's optimiser
-        self.texts = {}
         state.finished.release()
-        for parameter in frozen:
-            parameter.requires_grad_(True)
-        if stage.finish is not None:
-            stage.finish(model.heads)  # type: ignore[arg-type]
 
     def options_for(self, rows: int) -> TrainOptions:
         """What the given options come to for so many rows, on this device."""

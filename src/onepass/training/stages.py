@@ -1,6 +1,7 @@
 """The stages of a training: those the method wants, and a warm-up before them if the options ask for one."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -40,6 +41,19 @@ def fixed_parameters(method: Method, stage: Stage, options: TrainOptions) -> lis
         for encoder in (module for module in method.modules() if isinstance(module, Encoder)):
             fixed += encoder.embedding_parameters()
     return [parameter for parameter in fixed if parameter.requires_grad]
+
+
+@contextmanager
+def fixed(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
+    """Within the block these do not learn."""
+    learning = [parameter for parameter in parameters if parameter.requires_grad]
+    for parameter in learning:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in learning:
+            parameter.requires_grad_(True)
 
 
 class Finished:
