@@ -9,7 +9,6 @@ import typer
 
 from onepass.cli.console import listen, say, show, table, write_json
 from onepass.cli.options import Json
-from onepass.contents import check_folder
 from onepass.errors import ConfigError, unknown
 
 
@@ -33,6 +32,7 @@ def serve(
     onepass bench serve runs/news
     """
     from onepass.bench.serve import ALONE, Bench
+    from onepass.contents import check_folder
 
     bench = Bench(folder, long=long, threads=threads, rounds=rounds, capacity=capacity)
     names = None if only is None else [name.strip() for name in only.split(",")]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -113,6 +112,8 @@ def answer_table(answers: list[Labelled]) -> Any:
 
 def measure(model: Model) -> dict[str, Any]:
     """The time of one pass for all tasks, and of one plain encoder pass for each task."""
+    import statistics
+
     import torch
 
     from onepass.data.files import read_chunks

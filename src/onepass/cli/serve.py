@@ -10,7 +10,6 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from onepass.cli.console import listen, say, show
-from onepass.contents import check_folder
 from onepass.errors import ConfigError
 from onepass.server.settings import Settings
 
@@ -39,6 +38,8 @@ def serve(
         return
     if folder is None:
         raise ConfigError("Which model? Give its folder: onepass serve runs/news")
+    from onepass.contents import check_folder
+
     check_folder(folder)
     from onepass.server.run import serve as run
 
