@@ -1,7 +1,7 @@
 """A tiny encoder, a small task file and a model trained on it, for all tests."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -46,32 +46,54 @@ train: {{epochs: 1, batch_size: 8, max_length: 32}}
 
 
 @pytest.fixture(scope="session")
-def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a BERT with two layers and 19 words."""
-    import transformers  # slow; only where an encoder is needed
+def word_pieces() -> Callable[[Sequence[str]], Tokenizer]:
+    """Makes a tokenizer like BERT's of so many word pieces, the special ones among them."""
 
-    folder = tmp_path_factory.mktemp("encoder")
-    torch.manual_seed(0)
-    config = transformers.BertConfig(
-        vocab_size=len(WORDS),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=64,
-    )
-    transformers.BertModel(config).save_pretrained(folder)
-    vocab = {word: number for number, word in enumerate(WORDS)}
-    tokenizer = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer()
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", vocab["[CLS]"]), ("[SEP]", vocab["[SEP]"])],
-    )
-    tokenizer.save(str(folder / "tokenizer.json"))
-    return folder
+    def make(pieces: Sequence[str]) -> Tokenizer:
+        vocab = {piece: number for number, piece in enumerate(pieces)}
+        tokenizer = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
+        tokenizer.normalizer = normalizers.BertNormalizer()
+        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="[CLS] $A [SEP]",
+            pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+            special_tokens=[("[CLS]", vocab["[CLS]"]), ("[SEP]", vocab["[SEP]"])],
+        )
+        return tokenizer
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_encoder(
+    tmp_path_factory: pytest.TempPathFactory, word_pieces: Callable[[Sequence[str]], Tokenizer]
+) -> Callable[[Sequence[str]], Path]:
+    """Writes the folder of a BERT with two layers that knows these word pieces."""
+
+    def make(pieces: Sequence[str]) -> Path:
+        import transformers  # slow; only where an encoder is needed
+
+        folder = tmp_path_factory.mktemp("encoder")
+        torch.manual_seed(0)
+        config = transformers.BertConfig(
+            vocab_size=len(pieces),
+            hidden_size=16,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=32,
+            max_position_embeddings=64,
+        )
+        transformers.BertModel(config).save_pretrained(folder)
+        word_pieces(pieces).save(str(folder / "tokenizer.json"))
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def encoder(make_encoder: Callable[[Sequence[str]], Path]) -> Path:
+    """The folder of a BERT with two layers and 19 words."""
+    return make_encoder(WORDS)
 
 
 def write_news(folder: Path, encoder: Path) -> Path:

@@ -1,9 +1,11 @@
 """From items to tokens."""
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import pytest
 from tokenizers import Tokenizer as RawTokenizer
-from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import models, pre_tokenizers, processors, trainers
 
 from onepass.data.encoding import tokenise
 from onepass.data.items import Item, Windows
@@ -13,16 +15,9 @@ PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "play", "##ing", "##ed", "the", "m
 
 
 @pytest.fixture(scope="module")
-def tokenizer() -> Tokenizer:
+def tokenizer(word_pieces: Callable[[Sequence[str]], RawTokenizer]) -> Tokenizer:
     """Word pieces, at most 10 tokens."""
-    vocab = {piece: number for number, piece in enumerate(PIECES)}
-    raw = RawTokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
-    raw.normalizer = normalizers.BertNormalizer()
-    raw.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    raw.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    return Tokenizer(raw, max_length=10)
+    return Tokenizer(word_pieces(PIECES), max_length=10)
 
 
 def words(text: str) -> Item:

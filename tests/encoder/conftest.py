@@ -1,13 +1,13 @@
 """Small random models of every family, saved as they are published, and a tiny tokenizer."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import transformers
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer
 
 SIZES = {
     "vocab_size": 64,
@@ -38,18 +38,9 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 @pytest.fixture(scope="session")
-def raw_tokenizer_json() -> str:
+def raw_tokenizer_json(word_pieces: Callable[[Sequence[str]], Tokenizer]) -> str:
     """A WordPiece tokenizer with 18 tokens."""
-    vocab = {word: index for index, word in enumerate(SPECIAL + WORDS)}
-    tokenizer = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer()
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", vocab["[CLS]"]), ("[SEP]", vocab["[SEP]"])],
-    )
-    return str(tokenizer.to_str())
+    return str(word_pieces(SPECIAL + WORDS).to_str())
 
 
 @pytest.fixture(scope="session")

@@ -2,14 +2,13 @@
 
 import json
 import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-import transformers
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 import onepass
 from onepass.data.check import check_data
@@ -222,21 +221,9 @@ def test_options_are_checked(option: str, value: Any, possible: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def encoder(make_encoder: Callable[[Sequence[str]], Path]) -> Path:
     """The folder of a BERT with two layers and 8 words."""
-    folder = tmp_path_factory.mktemp("encoder")
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
-    config = transformers.BertConfig(vocab_size=len(WORDS), max_position_embeddings=32, **sizes)
-    torch.manual_seed(0)
-    transformers.BertModel(config).save_pretrained(folder)
-    tokenizer = Tokenizer(models.WordPiece({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer()
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    tokenizer.save(str(folder / "tokenizer.json"))
-    return folder
+    return make_encoder(WORDS)
 
 
 def write(folder: Path, rows: list[dict[str, Any]], encoder: Path | str = "embedded", **options: Any) -> Path:

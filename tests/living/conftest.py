@@ -1,6 +1,6 @@
 """A tiny model of three tasks in a folder, and data to add further ones."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from tokenizers import Tokenizer as RawTokenizer
-from tokenizers import models, pre_tokenizers, processors
 
 from onepass.encoder.config import EncoderConfig
 from onepass.encoder.loading import random_encoder
@@ -33,14 +32,9 @@ def one_thread() -> None:
 
 
 @pytest.fixture(scope="session")
-def tokenizer() -> Tokenizer:
-    vocab = {word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS])}
-    raw = RawTokenizer(models.WordLevel(vocab, unk_token="[UNK]"))
-    raw.pre_tokenizer = pre_tokenizers.Whitespace()
-    raw.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    return Tokenizer(raw, max_length=32)
+def tokenizer(word_pieces: Callable[[Sequence[str]], RawTokenizer]) -> Tokenizer:
+    """One word, one token."""
+    return Tokenizer(word_pieces(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS]), max_length=32)
 
 
 @pytest.fixture

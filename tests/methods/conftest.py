@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from tokenizers import Tokenizer as RawTokenizer
-from tokenizers import models, pre_tokenizers, processors
 
 from onepass.encoder.batch import Batch
 from onepass.encoder.config import EncoderConfig
@@ -37,17 +36,9 @@ TASKS = [
 
 
 @pytest.fixture(scope="session")
-def tokenizer() -> Tokenizer:
+def tokenizer(word_pieces: Callable[[Sequence[str]], RawTokenizer]) -> Tokenizer:
     """One word, one token."""
-    vocab = {word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS])}
-    raw = RawTokenizer(models.WordLevel(vocab, unk_token="[UNK]"))
-    raw.pre_tokenizer = pre_tokenizers.Whitespace()
-    raw.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
-    )
-    return Tokenizer(raw, max_length=32)
+    return Tokenizer(word_pieces(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS]), max_length=32)
 
 
 @pytest.fixture
