@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -113,10 +113,14 @@ def task_of(folder: Path) -> tuple[Task, dict[str, Any]]:
     return task, known
 
 
+def task_names(files: Iterable[str]) -> list[str]:
+    """The names of the tasks among the files of a model folder."""
+    return [file.split("/")[1] for file in files if file.startswith("tasks/") and file.endswith("/task.json")]
+
+
 def task_order(folder: Path, files: list[str]) -> list[str]:
     """The names of a folder's tasks, in the order in which they are numbered."""
-    names = [file.split("/")[1] for file in files if _is_task(file)]
-    return sorted(names, key=lambda name: (read_json(folder / "tasks" / name / "task.json")["order"], name))
+    return sorted(task_names(files), key=lambda name: (read_json(folder / "tasks" / name / "task.json")["order"], name))
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -140,9 +144,5 @@ def read_config(folder: Path) -> dict[str, Any]:
 def read_tasks(folder: Path) -> list[dict[str, Any]]:
     """The task.json of every task, in order, without loading weights."""
     read_config(folder)  # says so if this is no model folder
-    names = [file.split("/")[1] for file in listed_files(folder) if _is_task(file)]
-    return sorted((read_json(folder / "tasks" / name / "task.json") for name in names), key=lambda task: task["order"])
-
-
-def _is_task(file: str) -> bool:
-    return file.startswith("tasks/") and file.endswith("/task.json")
+    tasks = [read_json(folder / "tasks" / name / "task.json") for name in task_names(listed_files(folder))]
+    return sorted(tasks, key=lambda task: task["order"])

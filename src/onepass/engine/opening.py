@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from onepass.atomic import CARD, MANIFEST, listed_files, read_json
-from onepass.contents import find_folder, manifest_of, model_files, read_config, task_order
+from onepass.atomic import CARD, listed_files, read_json
+from onepass.contents import find_folder, manifest_of, model_files, read_config, task_names, task_order
 from onepass.encoder.config import EncoderConfig
 from onepass.engine.graph import EncoderGraph
 from onepass.engine.pooling import Pooling
@@ -122,9 +122,8 @@ def _bounds(folder: Path, files: Sequence[str]) -> Bounds:
     if RANGES not in files:
         return {}
     passed = {verdict["weights"] for verdict in read_json(folder / GATE)["tasks"].values()}
-    now = read_json(folder / MANIFEST)["files"]
-    names = [file.split("/")[1] for file in files if file.startswith("tasks/") and file.endswith("/task.json")]
-    if new := [name for name in names if now[f"tasks/{name}/weights.safetensors"] not in passed]:
+    now = listed_files(folder)
+    if new := [name for name in task_names(files) if now[f"tasks/{name}/weights.safetensors"] not in passed]:
         log.warning(
             "%s: computing in 32 bits, since 8 were not tried with %s. Try with: onepass export %s --int8",
             folder,

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from onepass.atomic import read_json, write_json
-from onepass.contents import model_files, read_config
+from onepass.atomic import listed_files, read_json, write_json
+from onepass.contents import model_files, read_config, task_names
 from onepass.data.findings import enumerated
 from onepass.data.reading import find_labels
 from onepass.encoder.tokenizer import Tokenizer
@@ -139,9 +139,7 @@ def copy_task(
     source: Path, name: str, target: Path, new: str | None = None, replace: bool = False
 ) -> tuple[Model, Proof]:
     """Copy a task into another model with the same encoder and method; with `replace` in place of one of its name."""
-    files = model_files(source)
-    if f"tasks/{name}/task.json" not in files:
-        names = [file.split("/")[1] for file in files if file.endswith("/task.json")]
+    if name not in (names := task_names(model_files(source))):
         raise ConfigError(f"{source}: {unknown('task', name, names)}")
     with changing(target) as change:
         model, old = change.model, None
@@ -187,7 +185,7 @@ def check_alike(source: Path, target: Path) -> None:
     methods = [_resolved(MethodChoice(**config["method"])) for config in configs]
     if methods[0] != methods[1]:
         raise FolderError(f"The methods differ: {source} has {methods[0]}, {target} has {methods[1]}.")
-    shared = [read_json(folder / "MANIFEST.json")["files"] for folder in (source, target)]
+    shared = [listed_files(folder) for folder in (source, target)]
     for file in ("method.safetensors", "tokenizer.json"):
         found = [files.get(file) for files in shared]
         if found[0] != found[1]:

@@ -90,10 +90,10 @@ def _untried(folder: Path, gate: dict[str, Any]) -> list[str]:
     As `onepass.engine.opening` finds it, which is slow to import.
     """
     from onepass.atomic import listed_files
+    from onepass.contents import task_names
     from onepass.loading import RANGES
 
     if not gate or not (folder / RANGES).is_file():
         return []
     passed, now = {verdict["weights"] for verdict in gate["tasks"].values()}, listed_files(folder)
-    names = [file.split("/")[1] for file in now if file.startswith("tasks/") and file.endswith("/task.json")]
-    return [name for name in names if now.get(f"tasks/{name}/weights.safetensors") not in passed]
+    return [name for name in task_names(now) if now.get(f"tasks/{name}/weights.safetensors") not in passed]

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from onepass.atomic import MANIFEST, listed_files, read_json
+from onepass.atomic import listed_files, read_json
 from onepass.card import card
-from onepass.contents import RECORDED, read_config, read_whole
+from onepass.contents import RECORDED, read_config, read_whole, task_names
 from onepass.errors import ConfigError, DataError, FolderError, unknown
 from onepass.tasks import Task
 
@@ -44,7 +44,7 @@ KINDS = ("application/zip", "application/x-tar", "application/gzip", "applicatio
 
 def belongs(folder: Path) -> dict[str, Any]:
     """What a task of this model works with."""
-    config, files = read_config(folder), read_json(folder / MANIFEST)["files"]
+    config, files = read_config(folder), listed_files(folder)
     return {
         "format": 1,
         "encoder": config["encoder"]["sha256"],
@@ -60,8 +60,7 @@ def pack(folder: Path, name: str) -> bytes:
 
 def _packed(folder: Path, name: str) -> bytes:
     listed = listed_files(folder)
-    names = [Path(file).parent.name for file in listed if file.endswith("/task.json")]
-    if name not in names:
+    if name not in (names := task_names(listed)):
         raise ConfigError(unknown("task", name, names))
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:

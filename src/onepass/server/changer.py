@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from onepass.atomic import MANIFEST, read_json, write_json, write_manifest
+from onepass.atomic import listed_files, read_json, write_json, write_manifest
 from onepass.contents import read_config
 from onepass.errors import OnepassError
 from onepass.server.archive import FILES, SHARED, check_belongs, read_task
@@ -57,7 +57,7 @@ def install(folder: Path, job: dict[str, Any]) -> str:
         source = Path(place) / "model"
         (source / "tasks" / name).mkdir(parents=True)
         for file in ("config.json", "encoder.safetensors", *SHARED):
-            if file in read_json(folder / MANIFEST)["files"]:
+            if file in listed_files(folder):
                 (source / file).symlink_to((folder / file).resolve())
         write_json(source / "tasks" / name / "task.json", task.model_dump(mode="json") | known)
         os.link(archived / FILES[1], source / "tasks" / name / FILES[1])
