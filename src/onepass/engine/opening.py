@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from onepass.atomic import CARD, listed_files, read_json
-from onepass.contents import find_folder, manifest_of, model_files, read_config, task_names, task_order
+from onepass.contents import find_folder, manifest_of, model_files, read_config, task_order
 from onepass.encoder.config import EncoderConfig
 from onepass.engine.graph import EncoderGraph
 from onepass.engine.pooling import Pooling
@@ -22,7 +22,7 @@ from onepass.engine.reading import Reading
 from onepass.engine.runner import Runner
 from onepass.engine.weights import Weights, read_weights
 from onepass.errors import EncoderError, FolderError, unknown
-from onepass.loading import ENGINE, GATE, RANGES
+from onepass.loading import ENGINE, GATE, RANGES, untried
 
 log = logging.getLogger(__name__)
 FORMAT = 1
@@ -84,7 +84,7 @@ class Opening:
         recipe, bounds = self._wanted
         try:
             if recipe is None:
-                recipe, bounds = _recipe(path, files), _bounds(path, files)
+                recipe, bounds = _recipe(path, files), _bounds(path, listed)
             # Whether 8 bits may be used is for the tasks to say.
             if before is not None and before._fixed == self._fixed and RANGES not in files:
                 recipe, runner = before.built()
@@ -117,13 +117,11 @@ def _recipe(folder: Path, files: Sequence[str]) -> dict[str, Any]:
     return recipe
 
 
-def _bounds(folder: Path, files: Sequence[str]) -> Bounds:
+def _bounds(folder: Path, files: Mapping[str, str]) -> Bounds:
     """The ranges of a model folder, if its 8 bits passed the gate of every task, and this processor has them."""
     if RANGES not in files:
         return {}
-    passed = {verdict["weights"] for verdict in read_json(folder / GATE)["tasks"].values()}
-    now = listed_files(folder)
-    if new := [name for name in task_names(files) if now[f"tasks/{name}/weights.safetensors"] not in passed]:
+    if new := untried(read_json(folder / GATE), files):
         log.warning(
             "%s: computing in 32 bits, since 8 were not tried with %s. Try with: onepass export %s --int8",
             folder,

@@ -73,27 +73,11 @@ def _reads_once(config: dict[str, Any]) -> bool:
 
 def engine_of(folder: Path) -> dict[str, Any]:
     """What a folder's engine computes in, which tasks keep it from 8 bits, and what its gate found; else nothing."""
-    from onepass.atomic import read_json
-    from onepass.loading import ENGINE, GATE
+    from onepass.atomic import listed_files, read_json
+    from onepass.loading import ENGINE, GATE, RANGES, untried
 
     if not (folder / ENGINE).is_file():
         return {}
     gate = read_json(folder / GATE) if (folder / GATE).is_file() else {}
-    untried = _untried(folder, gate)
-    precision = "fp32" if untried else gate.get("precision", "fp32")
-    return {"precision": precision, "untried": untried, "gate": gate}
-
-
-def _untried(folder: Path, gate: dict[str, Any]) -> list[str]:
-    """The tasks whose weights the gate did not judge: with them the engine does without its ranges, in 32 bits.
-
-    As `onepass.engine.opening` finds it, which is slow to import.
-    """
-    from onepass.atomic import listed_files
-    from onepass.contents import task_names
-    from onepass.loading import RANGES
-
-    if not gate or not (folder / RANGES).is_file():
-        return []
-    passed, now = {verdict["weights"] for verdict in gate["tasks"].values()}, listed_files(folder)
-    return [name for name in task_names(now) if now.get(f"tasks/{name}/weights.safetensors") not in passed]
+    new = untried(gate, listed_files(folder)) if gate and (folder / RANGES).is_file() else []
+    return {"precision": "fp32" if new else gate.get("precision", "fp32"), "untried": new, "gate": gate}
