@@ -18,18 +18,16 @@ if TYPE_CHECKING:
 STEPS, ROWS, TOKENS = 12, 32, 24
 
 
-def cost_per_row(
-    method: str = "readers", tasks: Sequence[int] = (8, 41), encoder: str = "embedded", steps: int = STEPS
-) -> dict[str, Any]:
+def cost_per_row(method: str, tasks: Sequence[int]) -> dict[str, Any]:
     """Time of a training step, by number of tasks, on the same random rows; models take turns step by step.
 
     Every row asks a task drawn at random, as in a mixed batch of equally large tasks.
     """
     import numpy as np
 
-    trainers = {count: _trainer(method, count, encoder, np.random.default_rng(0)) for count in tasks}
+    trainers = {count: _trainer(method, count, np.random.default_rng(0)) for count in tasks}
     times: dict[int, list[float]] = {count: [] for count in tasks}
-    for step in range(steps + 2):
+    for step in range(STEPS + 2):
         for count, run in trainers.items():
             start = time.perf_counter()
             run(step)
@@ -39,14 +37,14 @@ def cost_per_row(
     first = medians[tasks[0]]
     return {
         "method": method,
-        "steps": steps,
+        "steps": STEPS,
         "rows_a_step": ROWS,
         "tokens_a_row": TOKENS,
         "rows": [{"tasks": count, "ms_a_row": ms, "ratio": ms / first} for count, ms in medians.items()],
     }
 
 
-def _trainer(method: str, num_tasks: int, source: str, generator: Generator) -> Callable[[int], None]:
+def _trainer(method: str, num_tasks: int, generator: Generator) -> Callable[[int], None]:
     """A function that makes one training step of a new model with so many two-label tasks."""
     import numpy as np
 
@@ -63,8 +61,8 @@ def _trainer(method: str, num_tasks: int, source: str, generator: Generator) -> 
     from onepass.training.options import TrainOptions
     from onepass.training.sets import TaskSet
 
-    encoder, tokenizer = load_encoder(source)
-    model = Model(make_method(method, encoder), tokenizer, MethodChoice(name=method), source)
+    encoder, tokenizer = load_encoder("embedded")
+    model = Model(make_method(method, encoder), tokenizer, MethodChoice(name=method), "embedded")
     options, sets = TrainOptions(device="cpu"), []
     rows = STEPS * ROWS
     for number in range(num_tasks):
@@ -81,7 +79,7 @@ def _trainer(method: str, num_tasks: int, source: str, generator: Generator) -> 
     optimizer = make_optimizer(model.method, model.heads, options)
     losses_of, losses = Objective(model.train(), None, options), TaskLosses()
     mean = RunningMean([p for group in optimizer.param_groups for p in group["params"]], options.average)
-    asked = generator.integers(0, num_tasks, (STEPS * 10, ROWS))
+    asked = generator.integers(0, num_tasks, (STEPS + 2, ROWS))
 
     def step(number: int) -> None:
         pairs = [(int(task), number * ROWS + i) for i, task in enumerate(asked[number])]
