@@ -81,15 +81,7 @@ def main(descriptor: int, folder: Path, options: dict[str, Any], gentle: bool) -
         return served
 
     def finish(served: Served, number: int, results: Sequence[dict[str, Any] | str], ran: dict[str, Any]) -> None:
-        parts, errors = [], {}
-        for place, result in enumerate(results):
-            try:
-                parts.append(json.dumps(result, allow_nan=False).encode() if isinstance(result, dict) else b"")
-            except ValueError:
-                result = "not_finite"
-                parts.append(b"")
-            if isinstance(result, str):
-                errors[place] = result
+        parts, errors = _encoded(results)
         head = {"op": "done", "id": number, "sizes": [len(part) for part in parts], "errors": errors}
         send(frame(head | ran | {"counts": served.count(results)}, b"".join(parts)))
 
@@ -117,6 +109,20 @@ def main(descriptor: int, folder: Path, options: dict[str, Any], gentle: bool) -
                 answers.put((served, head["id"], results, ran))
             else:  # nothing to run meanwhile, and waking a thread takes longer than it does
                 finish(served, head["id"], results, ran)
+
+
+def _encoded(results: Sequence[dict[str, Any] | str]) -> tuple[list[bytes], dict[int, str]]:
+    """The answers as JSON, and by place the codes of those that there are none of."""
+    parts, errors = [b""] * len(results), {}
+    for place, result in enumerate(results):
+        if isinstance(result, str):
+            errors[place] = result
+            continue
+        try:
+            parts[place] = json.dumps(result, allow_nan=False).encode()
+        except ValueError:
+            errors[place] = "not_finite"
+    return parts, errors
 
 
 def _import(folder: Path, device: str) -> None:
