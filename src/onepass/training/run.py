@@ -14,6 +14,7 @@ from accelerate.utils import set_seed
 
 from onepass.atomic import Locked, locked
 from onepass.encoder.loading import load_encoder
+from onepass.encoder.tokenizer import Tokenizer
 from onepass.errors import ConfigError, FolderError, NoSpace, listed
 from onepass.folder import check_output, size_of
 from onepass.heads import check_kinds
@@ -23,11 +24,11 @@ from onepass.served import check_served
 from onepass.tasks import TaskFile, read_task_file
 from onepass.training.checkpoint import Checkpoints, checkpoint_folder, training_key
 from onepass.training.device import device_of, make_accelerator
-from onepass.training.distillation import teach
+from onepass.training.distillation import Teaching, teach
 from onepass.training.finetuning import copies_of, joint_record, second_stage
 from onepass.training.kept import KeptModel, check_same, forget, kept_folder
 from onepass.training.loop import Trainer
-from onepass.training.options import TrainOptions, check_train, train_options
+from onepass.training.options import DistillOptions, TrainOptions, check_train, train_options
 from onepass.training.sets import TaskSet, read_sets
 from onepass.training.soup import soup_folders, train_soup
 from onepass.training.teachers import (
@@ -83,16 +84,12 @@ def train(
             # A late process must not remove what another has begun.
             make_accelerator(options, model.method.encoder.config.width).wait_for_everyone()
         own = stack.enter_context(own_teachers(again, file, key, options, count, output))
-        distill = own or options.distill
-        begun = time.perf_counter()
-        where = device_of(options), options.precision
-        teaching = teach(file, sets, model.tokenizer, distill, *where, keep=own is None) if distill else None
-        asked_s = time.perf_counter() - begun
+        teaching, teachers_s = taught(file, sets, model.tokenizer, options, own)
         set_seed(options.seed)  # whatever teachers drew before
         joint = KeptModel(output, JOINT, key) if output is not None and options.finetune is not None else None
         found = joint.load(options.dropout) if joint is not None and resume else None
         trainer = Trainer(found or model, sets, options, progress, checkpoints, teaching)
-        trainer.teachers_s = asked_s + (seconds_of(own) if own else 0.0)
+        trainer.teachers_s = teachers_s
         if found is None and options.soup > 1:
             train_soup(trainer, output, key, resume)
         elif found is None:
@@ -100,11 +97,7 @@ def train(
         if options.finetune is not None:
             trainer = fine_tune(trainer, output, key, resume, joint)
         if output is not None:
-            if trainer.accelerator.is_main_process:
-                save_result(trainer.model, output, overwrite)
-                for left in (checkpoint_folder(output), *parts_beside(output)):
-                    forget(left)
-            trainer.accelerator.wait_for_everyone()
+            hand_over(trainer, output, overwrite)
     return trainer.model
 
 
@@ -148,6 +141,27 @@ def make_way(output: Path, key: str, resume: bool) -> None:
     forget_teachers(output)
     for stale in parts_beside(output):
         forget(stale)
+
+
+def taught(
+    file: TaskFile, sets: Sequence[TaskSet], tokenizer: Tokenizer, options: TrainOptions, own: DistillOptions | None
+) -> tuple[Teaching | None, float]:
+    """What the teachers answer to the training texts, the training's `own` or given ones, and the seconds they took."""
+    distill = own or options.distill
+    if distill is None:
+        return None, 0.0
+    begun = time.perf_counter()
+    found = teach(file, sets, tokenizer, distill, device_of(options), options.precision, keep=own is None)
+    return found, time.perf_counter() - begun + (seconds_of(own) if own else 0.0)
+
+
+def hand_over(trainer: Trainer, output: Path, overwrite: bool) -> None:
+    """Write what was trained, and remove all that was kept to go on from."""
+    if trainer.accelerator.is_main_process:
+        save_result(trainer.model, output, overwrite)
+        for left in (checkpoint_folder(output), *parts_beside(output)):
+            forget(left)
+    trainer.accelerator.wait_for_everyone()
 
 
 def save_result(model: Model, output: Path, overwrite: bool) -> None:
