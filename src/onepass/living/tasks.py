@@ -12,8 +12,7 @@ from onepass.atomic import listed_files, read_json, write_json
 from onepass.contents import model_files, read_config, task_names
 from onepass.data.findings import enumerated
 from onepass.data.reading import find_labels
-from onepass.encoder.tokenizer import Tokenizer
-from onepass.errors import ConfigError, DataError, FolderError, listed, unknown
+from onepass.errors import ConfigError, DataError, FolderError, unknown
 from onepass.folder import load_tasks
 from onepass.heads import check_kinds, make_kind
 from onepass.living.change import changing
@@ -22,7 +21,7 @@ from onepass.methods import options_of
 from onepass.model import Model
 from onepass.tasks import TASK_KEYS, MethodChoice, Task, make_task, spelling
 from onepass.training.adding import AddOptions, check_addable, check_new_names, train_task
-from onepass.training.sets import TaskSet, path_of, read_set
+from onepass.training.sets import path_of, read_set, read_sets_of
 from onepass.training.thresholds import set_thresholds
 
 log = logging.getLogger(__name__)
@@ -45,7 +44,7 @@ def add_tasks(
         check_addable(model.method, model.choice.name)
         anew = f"Choose another name, or train it anew with: onepass update {folder} NAME"
         check_new_names(model, [task.name for task in tasks], anew)
-        for item in _read(tasks, model.tokenizer, options):
+        for item in read_sets_of(tasks, model.tokenizer, options.least_rows):
             train_task(model, item, options, progress)
             if not rows_stay:
                 _name_no_rows(model)
@@ -81,7 +80,7 @@ def update_task(
         task = make_task(name, {**kept, **old.options, **keys}, checks=[check_kinds])
         if old.labels and "labels" not in keys and task.kind == old.kind:
             task = task.model_copy(update={"labels": _labels_anew(old, task)})
-        (item,) = _read([task], model.tokenizer, options)
+        item = read_set(task, model.tokenizer, options.least_rows)
         train_task(model, item, options, progress)
         if not rows_stay:
             _name_no_rows(model)
@@ -216,19 +215,6 @@ def _labels_anew(old: Task, task: Task) -> tuple[str, ...]:
             enumerated(unseen),
         )
     return (*old.labels, *new)
-
-
-def _read(tasks: Sequence[Task], tokenizer: Tokenizer, options: AddOptions) -> list[TaskSet]:
-    """The rows of tasks; all files' faults are raised as one DataError."""
-    sets, faults = [], []
-    for task in tasks:
-        try:
-            sets.append(read_set(task, tokenizer, options.least_rows))
-        except DataError as error:
-            faults.append(str(error))
-    if faults:
-        raise DataError(listed(list(dict.fromkeys(faults))))
-    return sets
 
 
 def _renamed(task: Task, name: str) -> Task:

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,11 +32,16 @@ class TaskSet:
 
 
 def read_sets(file: TaskFile, tokenizer: Tokenizer) -> list[TaskSet]:
-    """Read and tokenise every task's training and validation rows; all files' faults are raised as one DataError."""
+    """Read and tokenise the training and validation rows of every task of a task file."""
+    return read_sets_of(file.tasks.values(), tokenizer)
+
+
+def read_sets_of(tasks: Iterable[Task], tokenizer: Tokenizer, least_rows: int = 0) -> list[TaskSet]:
+    """As `read_set` each of some tasks; all files' faults are raised as one DataError."""
     sets, faults = [], []
-    for task in file.tasks.values():
+    for task in tasks:
         try:
-            sets.append(read_set(task, tokenizer))
+            sets.append(read_set(task, tokenizer, least_rows))
         except DataError as error:
             faults.append(str(error))
     if faults:
