@@ -1,3 +1,4 @@
+from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from onepass.encoder.batch import SHARE, Batch, Layout
 from onepass.encoder.config import EncoderConfig
-from onepass.encoder.encoder import Encoder
+from onepass.encoder.encoder import Encoder, evaluating
 from onepass.encoder.families import FAMILIES
 from onepass.encoder.loading import load_encoder, random_encoder
 from onepass.errors import EncoderError
@@ -178,6 +179,17 @@ def test_dropout_works_in_training_mode_only(encoder: Encoder):
     if encoder.config.dropout:
         encoder.train()
         assert not torch.equal(encoder(batch), encoder(batch))
+
+
+def test_an_encoder_trains_again_after_it_was_evaluated_even_if_that_failed():
+    layer = torch.nn.Dropout()
+    with suppress(ValueError), evaluating(layer):
+        assert not layer.training
+        raise ValueError
+    assert layer.training
+    with evaluating(layer.eval()):
+        pass
+    assert not layer.training
 
 
 def test_linear_layers_see_packed_tokens_only(encoder: Encoder):

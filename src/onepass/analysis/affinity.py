@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from onepass.encoder.encoder import evaluating
 from onepass.errors import ConfigError
 from onepass.model import Model
 from onepass.training.sets import TaskSet
@@ -43,25 +44,23 @@ def affinity(
     names = model.names
     sums = np.zeros((len(sets), len(sets)))
     generator = np.random.default_rng(seed)
-    was_training = model.training
-    model.eval()
-    for _ in range(batches):
-        rows = [generator.integers(0, len(item.train), batch_size).tolist() for item in sets]
-        before = [_loss(model, sets, task, rows[task]).item() for task in range(len(sets))]
-        for one in range(len(sets)):
-            gradients = torch.autograd.grad(_loss(model, sets, one, rows[one]), shared, allow_unused=True)
-            fall = share * before[one]
-            for _ in range(HALVINGS):
-                with torch.no_grad(), _moved(shared, gradients, fall):
-                    after = [_loss(model, sets, one, rows[one]).item()]
-                    if after[0] <= before[one] - fall / 2:
-                        after = [_loss(model, sets, task, rows[task]).item() for task in range(len(sets))]
-                        break
-                fall /= 2
-            else:
-                after = before  # no step helps: its loss is as low as it gets
-            sums[one] += 1 - np.array(after) / np.array(before)
-    model.train(was_training)
+    with evaluating(model):
+        for _ in range(batches):
+            rows = [generator.integers(0, len(item.train), batch_size).tolist() for item in sets]
+            before = [_loss(model, sets, task, rows[task]).item() for task in range(len(sets))]
+            for one in range(len(sets)):
+                gradients = torch.autograd.grad(_loss(model, sets, one, rows[one]), shared, allow_unused=True)
+                fall = share * before[one]
+                for _ in range(HALVINGS):
+                    with torch.no_grad(), _moved(shared, gradients, fall):
+                        after = [_loss(model, sets, one, rows[one]).item()]
+                        if after[0] <= before[one] - fall / 2:
+                            after = [_loss(model, sets, task, rows[task]).item() for task in range(len(sets))]
+                            break
+                    fall /= 2
+                else:
+                    after = before  # no step helps: its loss is as low as it gets
+                sums[one] += 1 - np.array(after) / np.array(before)
     return {one: dict(zip(names, (row / batches).tolist(), strict=True)) for one, row in zip(names, sums, strict=True)}
 
 

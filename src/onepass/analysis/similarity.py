@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from onepass.data.examples import Examples
-from onepass.encoder.encoder import Encoder
+from onepass.encoder.encoder import Encoder, evaluating
 from onepass.model import Model
 from onepass.where import pack
 
@@ -51,16 +51,14 @@ def first_inputs(model: Model, task: int, examples: Examples, most: int = MOST_T
         found.append(inputs[0].mean(0))  # of a text alone: (T, H)
 
     handles = [m.layers[0].qkv.register_forward_pre_hook(note) for m in model.modules() if isinstance(m, Encoder)]
-    was_training = model.training
-    model.eval()
     try:
-        for row in rows:
-            found.clear()
-            batch, asked, where = pack([(task, examples, int(row))])
-            model(batch.to(model.device), asked, where=where)
-            means.append(found[0].float().cpu())
+        with evaluating(model):
+            for row in rows:
+                found.clear()
+                batch, asked, where = pack([(task, examples, int(row))])
+                model(batch.to(model.device), asked, where=where)
+                means.append(found[0].float().cpu())
     finally:
-        model.train(was_training)
         for handle in handles:
             handle.remove()
     return torch.stack(means).numpy()

@@ -17,7 +17,8 @@ Dropout stands where BERT has it, in every family, and works in training mode on
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import cast
 
@@ -274,3 +275,14 @@ def _sum(relative: RelativeBias, bias: Bias | None) -> Bias:
     if bias is None:
         return relative
     return lambda group: relative(group) + bias(group)
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Within the block a module drops nothing out; after it, it trains if it did before."""
+    was_training = module.training
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train(was_training)

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from onepass.encoder.batch import Batch
-from onepass.encoder.encoder import Encoder, Layer
+from onepass.encoder.encoder import Encoder, Layer, evaluating
 from onepass.errors import ConfigError
 from onepass.methods.asked import Asked
 from onepass.methods.base import Method, States, TokenStates, first_tokens, shared_tokens, starts_of
@@ -176,14 +176,12 @@ def expert_use(method: MTTaG, batches: Iterable[tuple[Batch, Tensor]]) -> Tensor
         raise ConfigError("method 'mttag' with gate: dense has no experts, so none can be counted.")
     num_tasks, num_experts = len(method.tasks), method.num_experts
     counts = torch.zeros(num_tasks, method.encoder.depth, num_experts, dtype=torch.long)
-    was_training = method.training
-    method.eval()
-    for batch, asked in batches:
-        folded = once_per_ask(batch.to(method.device), asked)
-        _, routes = method.encode(folded, Asked(asked, method.device))
-        task = asked.flatten().to(method.device)[folded.layout.rows]  # (T,)
-        for index, chosen in enumerate(routes):
-            found = (task * num_experts + chosen).bincount(minlength=num_tasks * num_experts)
-            counts[:, index] += found.view(num_tasks, num_experts).cpu()
-    method.train(was_training)
+    with evaluating(method):
+        for batch, asked in batches:
+            folded = once_per_ask(batch.to(method.device), asked)
+            _, routes = method.encode(folded, Asked(asked, method.device))
+            task = asked.flatten().to(method.device)[folded.layout.rows]  # (T,)
+            for index, chosen in enumerate(routes):
+                found = (task * num_experts + chosen).bincount(minlength=num_tasks * num_experts)
+                counts[:, index] += found.view(num_tasks, num_experts).cpu()
     return counts

@@ -29,7 +29,7 @@ from torch.nn import functional as F
 from onepass.encoder.attention import Bias, Prefix
 from onepass.encoder.batch import Batch, Layout
 from onepass.encoder.config import EncoderConfig
-from onepass.encoder.encoder import Encoder
+from onepass.encoder.encoder import Encoder, evaluating
 from onepass.methods.asked import Asked, linear_by_task
 from onepass.methods.base import Method, Stage, States, TokenStates, first_tokens, refuse, shared_tokens, starts_of
 from onepass.methods.folding import once_per_ask
@@ -148,11 +148,8 @@ class TaskPrefixes(Method):
     @torch.no_grad()
     def cache(self, batch: Batch, tokens: bool = False) -> Tensor:
         """The fixed states (T, H) of texts: of the frozen encoder without dropout, whatever is asked."""
-        was_training = self.encoder.training
-        self.encoder.eval()
-        states = self.read(batch, self.combined(len(batch)), self.repetition())
-        self.encoder.train(was_training)
-        return states
+        with evaluating(self.encoder):
+            return self.read(batch, self.combined(len(batch)), self.repetition())
 
     def from_cache(self, cached: Tensor, layout: Layout, asked: Tensor) -> States:
         asks = Asked(asked, cached.device)

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from onepass.encoder.attention import attend_across, read_all, reads_packed
 from onepass.encoder.batch import Batch, Layout, on_device
-from onepass.encoder.encoder import Encoder
+from onepass.encoder.encoder import Encoder, evaluating
 from onepass.methods.asked import Asked, linear_by_task
 from onepass.methods.base import Method, Pooler, States, TokenStates, pool_by_task, refuse, shared_tokens
 
@@ -119,9 +119,8 @@ class Readers(Method):
         task = self.new_task()
         first = torch.tensor(tokenizer.encode([("",)])[0].ids[:1], device=self.device)
         zero = torch.zeros_like(first)
-        was_training = self.encoder.training
-        cls = self.encoder.eval().embed(self.encoder.words(first), zero, zero)  # (1, H)
-        self.encoder.train(was_training)
+        with evaluating(self.encoder):
+            cls = self.encoder.embed(self.encoder.words(first), zero, zero)  # (1, H)
         task.tokens.copy_(cls.cpu() + self.noise * torch.randn(task.tokens.shape))
         self.tasks.append(task)
 

@@ -15,6 +15,7 @@ from onepass.atomic import reason
 from onepass.data.examples import Examples
 from onepass.data.stream import sorted_batches
 from onepass.encoder.batch import Batch
+from onepass.encoder.encoder import evaluating
 from onepass.errors import TrainingError
 from onepass.methods import Method, States
 from onepass.where import Where, pack
@@ -58,20 +59,18 @@ class TextCache:
     def _fill(self, most_in_memory: int) -> None:
         method = self.method
         order = [(0, row) for row in range(len(self.examples))]
-        was_training = method.training
-        method.eval()
         place = 0
-        for pairs in sorted_batches(order, [self.lengths], max_rows=len(order), max_tokens=TOKENS):
-            rows = [row for _, row in pairs]
-            batch, _, _ = pack([(0, self.examples, row) for row in rows])
-            found = method.cache(batch.to(method.device), self.tokens).float().cpu()
-            if self.store is None:
-                self.store = _room(int(self.sizes.sum()), found.shape[1:], most_in_memory)
-            half = self.store.dtype == torch.float16
-            self.store[place : place + len(found)] = found.clamp(-FAR, FAR) if half else found
-            self.starts[rows] = place + np.cumsum(self.sizes[rows]) - self.sizes[rows]
-            place += len(found)
-        method.train(was_training)
+        with evaluating(method):
+            for pairs in sorted_batches(order, [self.lengths], max_rows=len(order), max_tokens=TOKENS):
+                rows = [row for _, row in pairs]
+                batch, _, _ = pack([(0, self.examples, row) for row in rows])
+                found = method.cache(batch.to(method.device), self.tokens).float().cpu()
+                if self.store is None:
+                    self.store = _room(int(self.sizes.sum()), found.shape[1:], most_in_memory)
+                half = self.store.dtype == torch.float16
+                self.store[place : place + len(found)] = found.clamp(-FAR, FAR) if half else found
+                self.starts[rows] = place + np.cumsum(self.sizes[rows]) - self.sizes[rows]
+                place += len(found)
 
     def ask(self, rows: Sequence[int], tasks: Sequence[int]) -> tuple[Batch, Tensor, Where, States]:
         """The sequences of these rows as a batch, what is asked of them, and what the method answers."""

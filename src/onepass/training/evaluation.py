@@ -15,6 +15,7 @@ from onepass.data.examples import Examples
 from onepass.data.reading import read_examples
 from onepass.data.split import split as split_rows
 from onepass.data.stream import sorted_batches
+from onepass.encoder.encoder import evaluating
 from onepass.errors import ConfigError, DataError, listed, unknown
 from onepass.heads import Kind, check_kinds, make_kind
 from onepass.model import Forward, Model
@@ -38,16 +39,13 @@ def all_logits(
     order = [(place, row) for place, task in enumerate(numbers) for row in range(len(examples[task]))]
     lengths = [examples[task].lengths for task in numbers]
     found: dict[int, list[Any]] = {task: [None] * len(examples[task]) for task in numbers}
-    was_training = model.training
-    model.eval()
-    with autocast or nullcontext():
+    with evaluating(model), autocast or nullcontext():
         for pairs in sorted_batches(order, lengths, EVALUATION_ROWS, EVALUATION_TOKENS):
             chosen = [(numbers[place], examples[numbers[place]], row) for place, row in pairs]
             batch, asked, where = pack(chosen)
             logits = model.row_logits(batch, asked, where, method)
             for number, (task, _, row) in enumerate(chosen):
                 found[task][row] = logits[number]
-    model.train(was_training)
     return {task: as_logits(rows, model.kinds[task], model.tasks[task]) for task, rows in found.items()}
 
 

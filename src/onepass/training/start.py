@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from onepass.encoder.encoder import evaluating
 from onepass.training.cache import TextCache
 
 SIMILAR_ROWS = 128  # rows on which the most similar task is found
@@ -23,12 +24,10 @@ def most_similar(texts: TextCache, targets: np.ndarray, tasks: Sequence[int], se
     rows = np.random.default_rng(seed).permutation(len(targets))[:SIMILAR_ROWS].tolist()
     y = as_numbers(targets, rows, int(targets.max()) + 1)
     y = y - y.mean(0)
-    was_training = texts.method.training
-    texts.method.eval()
-    _, _, where, states = texts.ask(rows, tasks)
+    with evaluating(texts.method):
+        _, _, where, states = texts.ask(rows, tasks)
     assert where.rows is not None
     vectors = states.vectors.float().cpu()[np.unique(where.rows, return_index=True)[1]]  # of a row's first sequence
-    texts.method.train(was_training)
     errors = [_left_out_error(vectors[:, place], y) for place in range(len(tasks))]
     return tasks[int(np.argmin(errors))]
 
