@@ -132,11 +132,10 @@ def mean_states(encoder: Any, examples: Any) -> np.ndarray:
     from onepass.methods.base import mean_tokens
 
     found = np.zeros((len(examples), encoder.width), np.float32)
-    order = [(0, row) for row in range(len(examples))]
     with torch.inference_mode():
-        for pairs in sorted_batches(order, [examples.lengths], 512, 4096):
-            batch = Batch.of([examples.sequence(row) for _, row in pairs]).to(next(encoder.parameters()).device)
-            found[[row for _, row in pairs]] = mean_tokens(encoder(batch), batch.layout).cpu().numpy()
+        for rows in sorted_batches(examples.lengths, 512, 4096):
+            batch = Batch.of([examples.sequence(row) for row in rows]).to(next(encoder.parameters()).device)
+            found[rows] = mean_tokens(encoder(batch), batch.layout).cpu().numpy()
     return found
 
 

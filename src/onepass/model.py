@@ -293,13 +293,10 @@ class Model(nn.Module, Asking):
     def logits_of(self, pieces: Sequence[Pieces], asked: Sequence[int], ranges: Ranges = NO_RANGES) -> list[Any]:
         if was_training := self.training:
             self.eval()
-        lengths = [[len(one) for one in pieces]]
-        order = [(0, row) for row in range(len(pieces))]
         kind = self.device.type if self.device.type in SERVING_TOKENS else "cpu"
         most = max(1, SERVING_ASKS[kind] // len(asked))
         rows, sizes, answers = [], [], []
-        for places in sorted_batches(order, lengths, max_rows=most, max_tokens=SERVING_TOKENS[kind]):
-            chosen = [row for _, row in places]
+        for chosen in sorted_batches([len(one) for one in pieces], most, SERVING_TOKENS[kind]):
             batch = Batch.of([(pieces[row].ids, pieces[row].types) for row in chosen])
             where = PLAIN
             if ranges:  # ask by ask, in the order in which `_answers` asks

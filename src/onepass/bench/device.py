@@ -135,9 +135,8 @@ def _plain(encoder: Encoder, pieces: Sequence[Pieces], place: torch.device) -> C
     from onepass.encoder.batch import Batch
     from onepass.model import SERVING_TOKENS
 
-    rows = [(0, row) for row in range(len(pieces))]
-    cuts = sorted_batches(rows, [[len(one) for one in pieces]], len(pieces), SERVING_TOKENS[place.type])
-    batches = [Batch.of([(pieces[row].ids, pieces[row].types) for _, row in cut]).to(place) for cut in cuts]
+    cuts = sorted_batches([len(one) for one in pieces], len(pieces), SERVING_TOKENS[place.type])
+    batches = [Batch.of([(pieces[row].ids, pieces[row].types) for row in cut]).to(place) for cut in cuts]
 
     @torch.inference_mode()
     def run() -> None:

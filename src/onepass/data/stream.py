@@ -112,14 +112,15 @@ def token_batches(order: Order, lengths: Lengths, max_rows: int, max_tokens: int
         yield batch
 
 
-def sorted_batches(order: Order, lengths: Lengths, max_rows: int, max_tokens: int) -> Iterator[list[Pair]]:
-    """The same cut after sorting by length, longest first: for evaluation, where the order of rows does not matter.
+def sorted_batches(lengths: NDArray[np.int64] | Sequence[int], max_rows: int, max_tokens: int) -> Iterator[list[int]]:
+    """The numbers of rows, cut alike, longest first: for evaluation, where the order of rows does not matter.
 
     Too little memory shows in the first batch and not in the last.
     """
-    pairs = _pairs(order)
-    longest_first = np.argsort(-_lengths_of(pairs, lengths), kind="stable")
-    return token_batches(pairs[longest_first], lengths, max_rows, max_tokens)
+    longest_first = np.argsort(-np.asarray(lengths, np.int64), kind="stable")
+    pairs = np.stack([np.zeros_like(longest_first), longest_first], 1)
+    for batch in token_batches(pairs, [lengths], max_rows, max_tokens):
+        yield [row for _, row in batch]
 
 
 def _pairs(order: Order) -> NDArray[np.int64]:

@@ -297,9 +297,7 @@ def cached_logits(model: Model, number: int, texts: TextCache) -> Any:
     """A task's logits on rows whose texts were read already, (R, C) or a list of (P, C)."""
     model.eval()
     logits: list[Any] = [None] * len(texts.examples)
-    order = [(0, row) for row in range(len(texts.examples))]
-    for pairs in sorted_batches(order, [texts.lengths], 512, BATCH_TOKENS):
-        rows = [row for _, row in pairs]
+    for rows in sorted_batches(texts.lengths, 512, BATCH_TOKENS):
         batch, asked, where, states = texts.ask(rows, [number])
         for place, own in model.row_logits(batch, asked, where, lambda *_, found=states: found).items():
             logits[rows[place]] = own

@@ -58,11 +58,9 @@ class TextCache:
     @torch.no_grad()
     def _fill(self, most_in_memory: int) -> None:
         method = self.method
-        order = [(0, row) for row in range(len(self.examples))]
         place = 0
         with evaluating(method):
-            for pairs in sorted_batches(order, [self.lengths], max_rows=len(order), max_tokens=TOKENS):
-                rows = [row for _, row in pairs]
+            for rows in sorted_batches(self.lengths, len(self.examples), TOKENS):
                 batch, _, _ = pack([(0, self.examples, row) for row in rows])
                 found = method.cache(batch.to(method.device), self.tokens).float().cpu()
                 if self.store is None:

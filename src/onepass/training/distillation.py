@@ -240,11 +240,9 @@ def _ask(teacher: Model, examples: Examples, asked: Sequence[int], precision: st
         return []
     outputs = [teacher.kinds[number].outputs(teacher.tasks[number]) for number in asked]
     found = [np.zeros((len(examples), size), np.float32) for size in outputs]
-    order = [(0, row) for row in range(len(examples))]
     place, width = teacher.device.type, teacher.method.encoder.config.width
     autocast = torch.autocast(place, torch.bfloat16, enabled=in_halves(precision, place, width))
-    for pairs in sorted_batches(order, [examples.lengths], ROWS, TOKENS):
-        rows = [row for _, row in pairs]
+    for rows in sorted_batches(examples.lengths, ROWS, TOKENS):
         batch = Batch.of([examples.sequence(int(examples.parts[row])) for row in rows])
         with autocast:
             for values, logits in zip(found, teacher.logits(batch, asked), strict=True):

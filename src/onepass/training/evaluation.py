@@ -35,13 +35,12 @@ def all_logits(
 
     An array (N, C), or of ragged kinds a list of (P, C).
     """
-    numbers = list(examples)
-    order = [(place, row) for place, task in enumerate(numbers) for row in range(len(examples[task]))]
-    lengths = [examples[task].lengths for task in numbers]
-    found: dict[int, list[Any]] = {task: [None] * len(examples[task]) for task in numbers}
+    every = [(task, own, row) for task, own in examples.items() for row in range(len(own))]
+    lengths = [length for own in examples.values() for length in own.lengths]
+    found: dict[int, list[Any]] = {task: [None] * len(own) for task, own in examples.items()}
     with evaluating(model), autocast or nullcontext():
-        for pairs in sorted_batches(order, lengths, EVALUATION_ROWS, EVALUATION_TOKENS):
-            chosen = [(numbers[place], examples[numbers[place]], row) for place, row in pairs]
+        for places in sorted_batches(lengths, EVALUATION_ROWS, EVALUATION_TOKENS):
+            chosen = [every[place] for place in places]
             batch, asked, where = pack(chosen)
             logits = model.row_logits(batch, asked, where, method)
             for number, (task, _, row) in enumerate(chosen):
