@@ -19,23 +19,15 @@ from onepass.model import Model
 from onepass.training.sets import TaskSet
 from onepass.where import pack
 
-HALVINGS = 20
+SHARE, HALVINGS, BATCH_ROWS = 0.05, 20, 32
 
 
-def affinity(
-    model: Model,
-    sets: Sequence[TaskSet],
-    *,
-    share: float = 0.05,
-    batches: int = 4,
-    batch_size: int = 32,
-    seed: int = 0,
-) -> dict[str, dict[str, float]]:
+def affinity(model: Model, sets: Sequence[TaskSet], *, batches: int = 4) -> dict[str, dict[str, float]]:
     """By task A, then task B: 1 - (B's loss after a step on A) / (B's loss before), the mean over batches.
 
-    Above 0 a step on A helps B. The step is along A's gradient, and as long as would take `share` off A's own loss if
-    that fell as steeply all the way; half as long, and again, until half of what the slope promises comes true. Of a
-    trained model, whose losses are small and their valleys narrow, a step of fixed length would leap over them.
+    Above 0 a step on A helps B. The step is along A's gradient, and as long as would take five percent off A's own loss
+    if that fell as steeply all the way; half as long, and again, until half of what the slope promises comes true. Of
+    a trained model, whose losses are small and their valleys narrow, a step of fixed length would leap over them.
     Weights of A's own do not move, so that the effect on A itself is comparable. The model is left as it was.
     """
     shared = shared_parameters(model)
@@ -43,14 +35,14 @@ def affinity(
         raise ConfigError(f"method {model.choice.name!r} shares no weights that learn, so no task can move another.")
     names = model.names
     sums = np.zeros((len(sets), len(sets)))
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     with evaluating(model):
         for _ in range(batches):
-            rows = [generator.integers(0, len(item.train), batch_size).tolist() for item in sets]
+            rows = [generator.integers(0, len(item.train), BATCH_ROWS).tolist() for item in sets]
             before = [_loss(model, sets, task, rows[task]).item() for task in range(len(sets))]
             for one in range(len(sets)):
                 gradients = torch.autograd.grad(_loss(model, sets, one, rows[one]), shared, allow_unused=True)
-                fall = share * before[one]
+                fall = SHARE * before[one]
                 for _ in range(HALVINGS):
                     with torch.no_grad(), _moved(shared, gradients, fall):
                         after = [_loss(model, sets, one, rows[one]).item()]

@@ -58,9 +58,9 @@ def untrained_model(
     return model.eval()
 
 
-def random_texts(encoder: Encoder, tokens: int, count: int = 1, seed: int = 0) -> Batch:
+def random_texts(encoder: Encoder, tokens: int, count: int = 1) -> Batch:
     """Texts of so many tokens each, drawn from the vocabulary."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     ids = torch.randint(0, encoder.config.vocab_size, (count * tokens,), generator=generator)
     return Batch(ids, torch.zeros_like(ids), Layout([tokens] * count))
 

@@ -17,16 +17,16 @@ from onepass.loading import load
 TEXT = "Why is my bill so high"
 
 
-def startup(folder: Path | None = None, *, runs: int = 5, tasks: int = 8) -> dict[str, Any]:
+def startup(folder: Path | None = None, *, runs: int = 5) -> dict[str, Any]:
     """Seconds of whole processes, in turns: Python with the engine, the command predict, and Python with the model,
     where there is torch.
 
-    Without a folder, an untrained model of so many tasks on the embedded encoder is written and exported first.
+    Without a folder, an untrained model of eight tasks on the embedded encoder is written and exported first.
     """
     if folder is not None:
         load(folder, engine=True)  # says what is wrong with it
     with tempfile.TemporaryDirectory() as place:
-        model = folder or untrained(Path(place) / "model", tasks)
+        model = folder or untrained(Path(place) / "model", 8)
         ask = f"import onepass; onepass.load({str(model)!r}, engine={{}}).predict({TEXT!r})"
         commands = {
             "python, engine": [sys.executable, "-c", ask.format(True)],

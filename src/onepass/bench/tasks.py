@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from onepass.training.sets import TaskSet
 
 
-def relations(model: Model, singles: Model | None = None, batches: int = 4) -> dict[str, Any]:
+def relations(model: Model, singles: Model | None = None) -> dict[str, Any]:
     """The tables, from the training rows of the model's own data files.
 
     `similarity`: CovSim of each pair of tasks; `mean_similarity`: each task's with all others, as `singles` (a model of
@@ -32,7 +32,7 @@ def relations(model: Model, singles: Model | None = None, batches: int = 4) -> d
     return {
         "similarity": similarities({name: first_inputs(model, i, rows[i]) for i, name in enumerate(model.names)}),
         "mean_similarity": mean_similarities(model, rows, singles),
-        "affinity": affinity(model, sets, batches=batches) if shared_parameters(model) else None,
+        "affinity": affinity(model, sets) if shared_parameters(model) else None,
     }
 
 

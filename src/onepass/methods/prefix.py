@@ -225,9 +225,9 @@ class TaskPrefixes(Method):
         fixed = [parameter for task in range(len(self.tasks)) for parameter in self.tasks[task].parameters()]
         return Stage("sources together", fixed=fixed, forward=self.forward_together, finish=forget)
 
-    def target_stage(self, tasks: Sequence[int] | None = None) -> Stage:
+    def target_stage(self) -> Stage:
         """The tasks' attention layers and heads, learned on the fixed representation."""
-        return Stage("heads", tasks=tasks, freeze_encoder=True, fixed=list(self.token_parameters()), cached=True)
+        return Stage("heads", freeze_encoder=True, fixed=list(self.token_parameters()), cached=True)
 
     def finish_source(self, task: int, heads: Sequence[nn.Linear]) -> None:
         self.own(task).is_source = True
