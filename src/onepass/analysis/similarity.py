@@ -31,16 +31,11 @@ def covariance_factor(x: NDArray[np.floating[Any]], kept: float = KEPT) -> NDArr
     return np.asarray(vectors[:, :rank] * np.sqrt(values[:rank]), np.float64)
 
 
-def covariance_similarity(x: NDArray[np.floating[Any]], y: NDArray[np.floating[Any]]) -> float:
-    """CovSim of two sets of rows (m, d): 0 where they share no direction, 1 for two copies of one direction.
+def covariance_similarity(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+    """CovSim of two sets of rows by their factors (d, r): 0 where they share no direction, 1 for two copies of one.
 
     A set is less than 1 like itself as soon as it has two directions: the measure rewards few shared ones.
     """
-    return _alike(covariance_factor(x), covariance_factor(y))
-
-
-def _alike(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
-    """CovSim of two sets of rows by their factors (d, r)."""
     return float(np.linalg.norm(one.T @ other) / (np.linalg.norm(one) * np.linalg.norm(other)))
 
 
@@ -71,7 +66,10 @@ def first_inputs(model: Model, task: int, examples: Examples, most: int = MOST_T
 def similarities(inputs: Mapping[str, NDArray[np.floating[Any]]]) -> dict[str, dict[str, float]]:
     """CovSim of every task with every other."""
     factors = {name: covariance_factor(x) for name, x in inputs.items()}
-    return {one: {other: _alike(factors[one], factors[other]) for other in factors if other != one} for one in factors}
+    return {
+        one: {other: covariance_similarity(factors[one], factors[other]) for other in factors if other != one}
+        for one in factors
+    }
 
 
 def mean_similarities(model: Model, examples: Sequence[Examples], singles: Model | None = None) -> dict[str, float]:
@@ -87,6 +85,6 @@ def mean_similarities(model: Model, examples: Sequence[Examples], singles: Model
     own = factors(model)
     others = own if singles is None else factors(singles)
     return {
-        names[i]: float(np.mean([_alike(own[i], others[j]) for j in range(len(own)) if j != i]))
+        names[i]: float(np.mean([covariance_similarity(own[i], others[j]) for j in range(len(own)) if j != i]))
         for i in range(len(own))
     }

@@ -97,7 +97,7 @@ def token_batches(order: Order, lengths: Lengths, max_rows: int, max_tokens: int
     """Cut an order into batches of at most so many rows and tokens; a longer row is a batch of its own."""
     if max_rows < 1 or max_tokens < 1:
         raise ValueError(f"a batch needs room: max_rows {max_rows}, max_tokens {max_tokens}")
-    pairs = _pairs(order)
+    pairs = np.asarray(order, np.int64).reshape(-1, 2)
     batch: list[Pair] = []
     tokens = 0
     # Three flat lists of numbers, since iterating over numpy arrays is slow and a list for each pair is large.
@@ -121,10 +121,6 @@ def sorted_batches(lengths: NDArray[np.int64] | Sequence[int], max_rows: int, ma
     pairs = np.stack([np.zeros_like(longest_first), longest_first], 1)
     for batch in token_batches(pairs, [lengths], max_rows, max_tokens):
         yield [row for _, row in batch]
-
-
-def _pairs(order: Order) -> NDArray[np.int64]:
-    return np.asarray(order, np.int64).reshape(-1, 2)
 
 
 def _lengths_of(pairs: NDArray[np.int64], lengths: Lengths) -> NDArray[np.int64]:
