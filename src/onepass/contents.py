@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -104,13 +104,17 @@ def model_files(folder: Path) -> list[str]:
 
 def task_of(folder: Path) -> tuple[Task, dict[str, Any]]:
     """The task of a task folder, and all that its task.json says."""
-    from onepass.tasks import Task  # slow to import, and the engine compiles its graph meanwhile
-
     known = read_json(folder / "task.json")
     if known["name"] != folder.name:
         raise FolderError(f"{folder} holds a task of another name, {known['name']!r}.")
-    task = Task(**{key: value for key, value in known.items() if key in Task.model_fields})
-    return task, known
+    return task_said(known), known
+
+
+def task_said(known: Mapping[str, Any]) -> Task:
+    """The task that a task.json describes, which holds more than that."""
+    from onepass.tasks import Task  # slow to import, and the engine compiles its graph meanwhile
+
+    return Task(**{key: value for key, value in known.items() if key in Task.model_fields})
 
 
 def task_names(files: Iterable[str]) -> list[str]:

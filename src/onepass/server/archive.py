@@ -19,7 +19,7 @@ from typing import IO, Any
 
 from onepass.atomic import listed_files, read_json
 from onepass.card import card
-from onepass.contents import RECORDED, read_config, read_whole, task_names
+from onepass.contents import RECORDED, read_config, read_whole, task_names, task_said
 from onepass.errors import ConfigError, DataError, FolderError, unknown
 from onepass.tasks import Task
 
@@ -107,7 +107,7 @@ def read_task(archived: Path, name: str, config: Mapping[str, Any]) -> tuple[Tas
     """The task of an unpacked archive under a name, and its record; both can be written and described."""
     known = read_json(archived / FILES[0])
     try:
-        task = Task(**{key: value for key, value in known.items() if key in Task.model_fields} | {"name": name})
+        task = task_said(known | {"name": name})
         record = {key: known[key] for key in RECORDED if key in known} | {"version": int(known.get("version", 1))}
         if strange := [key for key in MAPPINGS if not isinstance(record.get(key, {}), dict)]:
             raise TypeError(strange[0])

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from onepass.atomic import MANIFEST
-from onepass.contents import read_config, read_tasks
+from onepass.contents import read_config, read_tasks, task_said
 from onepass.errors import FolderError
 from onepass.heads import make_kind
-from onepass.tasks import Task
 
 READING = ("name", "kind", "text", "label", "options")
 """What has to be known of a task to know how it reads inputs"""
@@ -48,7 +47,7 @@ def describe(folder: Path) -> dict[str, Any]:
 
 
 def _task(known: dict[str, Any]) -> dict[str, Any]:
-    task = Task(**{key: value for key, value in known.items() if key in Task.model_fields})
+    task = task_said(known)
     kind = make_kind(task)
     fitted = known.get("fitted", {}).get("thresholds") or {}
     return {

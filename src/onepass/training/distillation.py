@@ -23,7 +23,7 @@ from torch import Tensor
 
 from onepass.atomic import MANIFEST
 from onepass.cached import cache_folder
-from onepass.contents import read_config, read_tasks
+from onepass.contents import read_config, read_tasks, task_said
 from onepass.data.examples import Examples
 from onepass.data.stream import sorted_batches
 from onepass.encoder.batch import Batch
@@ -141,7 +141,7 @@ def teach(
             "to the whole of a text, read in one window. Leave distill out."
         )
     for folder in map(Path, teachers_of(options.teachers)):
-        tasks = [Task(**{k: v for k, v in task.items() if k in Task.model_fields}) for task in read_tasks(folder)]
+        tasks = list(map(task_said, read_tasks(folder)))
         pupils = {number: known[task.name] for number, task in enumerate(tasks) if task.name in known}
         if not pupils:
             names = ", ".join(task.name for task in tasks)
