@@ -155,6 +155,13 @@ class Index:
         raise ValueError("The truth value of an Index is ambiguous.")
 
 
+def test_answers_have_the_order_that_was_asked_for_whatever_their_tasks_read(lengths: Lengths):
+    row = {"text": "late goal", "a": "goal", "b": "vote"}
+    assert list(lengths.predict(row)) == ["length", "both"]
+    for asked in (["length", "both"], ["both", "length"]):
+        assert list(lengths.predict(row, tasks=asked)) == asked
+
+
 @pytest.mark.parametrize("given", [iter, np.array, Index, dict.fromkeys, set])
 def test_names_of_tasks_may_be_given_in_anything_that_has_them(lengths: Lengths, given: Any):
     lengths.tasks.append(lengths.tasks[0].model_copy(update={"name": "again"}))

@@ -96,6 +96,7 @@ class Inquiry:
         """`asked`: number, task and kind of each; `places`: which texts of the user's the inputs are, for messages."""
         self.inputs = inputs
         self.places = list(range(len(inputs))) if places is None else places
+        self.names = [task.name for _, task, _ in asked]
         self.groups: list[list[Asked]] = _alike(asked, isinstance(inputs[0], Mapping))
         self.tokens: list[list[Tokens]] = [self._read(*group[0][1:], tokenizer) for group in self.groups]
         """For each group of tasks that read alike, the tokens of all inputs"""
@@ -126,8 +127,7 @@ class Inquiry:
                     answers[task.name] = prediction
         if len(self.groups) == 1:
             return found
-        order = sorted((number, task.name) for group in self.groups for number, task, _ in group)
-        return [{name: answers[name] for _, name in order} for answers in found]
+        return [{name: answers[name] for name in self.names} for answers in found]
 
     def _logits(self, run: Run) -> list[list[Any]]:
         """For each group and each of its tasks the logits of all inputs: (R, C), or a list of (P, C)."""
