@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -150,3 +152,18 @@ def read_tasks(folder: Path) -> list[dict[str, Any]]:
     read_config(folder)  # says so if this is no model folder
     tasks = [read_json(folder / "tasks" / name / "task.json") for name in task_names(listed_files(folder))]
     return sorted(tasks, key=lambda task: task["order"])
+
+
+def decides(known: Mapping[str, Any]) -> str:
+    """A digest of what a task.json says that makes answers of a task's logits: its temperatures and thresholds, too."""
+    said = [known.get(key) for key in ("kind", "labels", "options", "fitted")]
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+def unjudged(folder: Path, gate: Mapping[str, Any]) -> list[str]:
+    """The tasks that the gate of an engine in 8 bits has not judged as they are now."""
+    passed = {(verdict["weights"], verdict.get("decides")) for verdict in gate["tasks"].values()}
+    now = listed_files(folder)
+    names = task_names(now)
+    known = {name: decides(read_json(folder / "tasks" / name / "task.json")) for name in names}
+    return [name for name in names if (now.get(f"tasks/{name}/weights.safetensors"), known[name]) not in passed]

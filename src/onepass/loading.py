@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Literal, overload
 
-from onepass.contents import find_folder, task_names
+from onepass.contents import find_folder
 from onepass.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -72,12 +71,3 @@ def engine_answers(folder: Path, device: str = "cpu") -> bool:
     """Whether a folder is asked through its engine; not without OpenVINO, unless torch is missing just as well."""
     exported = device == "cpu" and (folder / ENGINE).is_file()
     return exported and (find_spec("openvino") is not None or find_spec("torch") is None)
-
-
-def untried(gate: Mapping[str, Any], files: Mapping[str, str]) -> list[str]:
-    """The tasks whose weights the gate of 8 bits did not judge; with one of them an engine computes in 32.
-
-    `files` are those of the model folder with their sha256.
-    """
-    judged = {verdict["weights"] for verdict in gate["tasks"].values()}
-    return [name for name in task_names(files) if files.get(f"tasks/{name}/weights.safetensors") not in judged]

@@ -26,6 +26,7 @@ from onepass.engine.runtime import computes_in_16
 from onepass.errors import DataError, FolderError
 from onepass.methods import make_method
 from onepass.model import Model
+from onepass.report.summary import engine_of
 from onepass.tasks import MethodChoice, Task
 
 WORDS = ["goal", "match", "vote", "senate", "the", "wins", "late", "why", "is", "it", "good", "bad", "?", "zebra"]
@@ -209,7 +210,17 @@ def test_removed_and_renamed_tasks_keep_8_bits_and_a_new_one_does_not(small: Pat
     (folder / "engine" / "gate.json").write_text(json.dumps(gated))
     onepass.atomic.write_manifest(folder)
     assert onepass.load(folder, engine=True).precision == "fp32"
-    assert "8 were not tried with spam. Try with: onepass export" in caplog.text
+    assert "8 were not tried with spam as it is now. Try with: onepass export" in caplog.text
+
+
+def test_other_thresholds_are_not_what_the_gate_judged(small: Path, tmp_path: Path, caplog):
+    folder = tmp_path / "model"
+    shutil.copytree(small, folder)
+    living.change_thresholds(folder, ["tone"], 0.9)
+    assert onepass.load(folder, engine=True).precision == engine_of(folder)["precision"] == "fp32"
+    assert "8 were not tried with tone as it is now" in caplog.text and engine_of(folder)["untried"] == ["tone"]
+    living.change_thresholds(folder, ["tone"], None)  # as it was judged
+    assert onepass.load(folder, engine=True).precision == engine_of(folder)["precision"] == "int8"
 
 
 @pytest.mark.parametrize(

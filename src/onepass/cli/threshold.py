@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from onepass.cli.changes import report
-from onepass.cli.console import listen, show, table
+from onepass.cli.console import listen, say, show, table
 from onepass.cli.options import Folder, Json
 from onepass.errors import ConfigError
 
@@ -43,6 +43,7 @@ def threshold(
     if data is not None and not isinstance(value, dict):
         raise ConfigError("--data is for choosing a threshold: give --target-precision, --target-recall or --best-f1.")
     from onepass.living import change_thresholds
+    from onepass.report.summary import engine_of
 
     listen(quiet=True)
     model, proof, names = change_thresholds(folder, tasks or None, value, data)
@@ -52,6 +53,8 @@ def threshold(
     if not json and any(found.values()):
         show(chosen_table(found))
     report(f"{', '.join(names)}: changed.", proof, json, threshold=value, tasks=found)
+    if not json and engine_of(folder).get("untried"):
+        say(f"Its engine computes in 32 bits from now on, until 8 are tried again: onepass export {folder} --int8")
 
 
 def _value(

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from onepass.atomic import edit_folder, write_json
-from onepass.contents import read_config
+from onepass.atomic import edit_folder, read_json, write_json
+from onepass.contents import decides, read_config
 from onepass.encoder.batch import Batch
 from onepass.engine.engine import Engine
 from onepass.engine.gate import ENOUGH_ROWS, MOST_LOST, Verdict, failed, judge
@@ -62,6 +62,7 @@ def export_model(
             gate["difference"] = difference
             for name, verdict in gate["tasks"].items():
                 verdict["weights"] = edit.before[f"tasks/{name}/weights.safetensors"]
+                verdict["decides"] = decides(read_json(folder / "tasks" / name / "task.json"))
             write_json(edit.draft / GATE, gate)
             if bounds:
                 _save(edit.draft / RANGES, to_weights(bounds))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from onepass.atomic import CARD, listed_files, read_json
-from onepass.contents import find_folder, manifest_of, model_files, read_config, task_order
+from onepass.contents import find_folder, manifest_of, model_files, read_config, task_order, unjudged
 from onepass.encoder.config import EncoderConfig
 from onepass.engine.graph import EncoderGraph
 from onepass.engine.pooling import Pooling
@@ -22,7 +22,7 @@ from onepass.engine.reading import Reading
 from onepass.engine.runner import Runner
 from onepass.engine.weights import Weights, read_weights
 from onepass.errors import EncoderError, FolderError, unknown
-from onepass.loading import ENGINE, GATE, RANGES, untried
+from onepass.loading import ENGINE, GATE, RANGES
 
 log = logging.getLogger(__name__)
 FORMAT = 1
@@ -121,13 +121,11 @@ def _bounds(folder: Path, files: Mapping[str, str]) -> Bounds:
     """The ranges of a model folder, if its 8 bits passed the gate of every task, and this processor has them."""
     if RANGES not in files:
         return {}
-    if new := untried(read_json(folder / GATE), files):
+    if new := unjudged(folder, read_json(folder / GATE)):
         log.warning(
-            "%s: computing in 32 bits, since 8 were not tried with %s. Try with: onepass export %s --int8",
-            folder,
-            ", ".join(new),
-            folder,
-        )
+            "%s: computing in 32 bits, since 8 were not tried with %s as %s now. Try with: onepass export %s --int8",
+            folder, ", ".join(new), "it is" if len(new) == 1 else "they are", folder,
+        )  # fmt: skip
         return {}
     bounds = from_weights(read_weights(folder / RANGES))
     if not computed_here(bounds):

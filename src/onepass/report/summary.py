@@ -73,11 +73,13 @@ def _reads_once(config: dict[str, Any]) -> bool:
 
 def engine_of(folder: Path) -> dict[str, Any]:
     """What a folder's engine computes in, which tasks keep it from 8 bits, and what its gate found; else nothing."""
-    from onepass.atomic import listed_files, read_json
-    from onepass.loading import ENGINE, GATE, RANGES, untried
+    from onepass.atomic import read_json
+    from onepass.contents import unjudged
+    from onepass.loading import ENGINE, GATE, RANGES
 
     if not (folder / ENGINE).is_file():
         return {}
     gate = read_json(folder / GATE) if (folder / GATE).is_file() else {}
-    new = untried(gate, listed_files(folder)) if gate and (folder / RANGES).is_file() else []
-    return {"precision": "fp32" if new else gate.get("precision", "fp32"), "untried": new, "gate": gate}
+    untried = unjudged(folder, gate) if gate and (folder / RANGES).is_file() else []
+    precision = "fp32" if untried else gate.get("precision", "fp32")
+    return {"precision": precision, "untried": untried, "gate": gate}
