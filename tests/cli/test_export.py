@@ -2,8 +2,11 @@
 
 import json
 import shutil
+from pathlib import Path
 
+from onepass.atomic import write_manifest
 from onepass.cli.export import gate_parts
+from onepass.engine import gate
 
 
 def test_an_exported_folder_is_answered_by_the_engine_alike_and_without_torch(run, process, model, tmp_path):
@@ -48,6 +51,42 @@ def test_8_bits_are_judged_on_the_validation_rows_of_the_training(run, model, tm
     assert run("info", tmp_path / "model").stdout.count(f"engine   {found['precision']}") == 1
 
 
+def test_a_task_without_rows_is_judged_on_the_texts_of_another_by_what_changes(run, model, tmp_path, monkeypatch):
+    monkeypatch.setattr(gate, "MOST_CHANGED", 100.0)
+    monkeypatch.setattr(gate, "MOST_LOST", 100.0)
+    folder = Path(shutil.copytree(model, tmp_path / "model"))
+    _forget_rows(folder, "topic")
+    done = run("export", folder, "--int8")
+    assert done.exit_code == 0, done.stderr
+    told = " ".join(done.stderr.split())
+    assert "topic has no validation rows: it names no file" in told and "It is judged on the texts of tone" in told
+    judged = json.loads((folder / "engine" / "gate.json").read_text())["tasks"]
+    assert judged["topic"]["rows"] == judged["tone"]["rows"] > 0 and judged["topic"]["metric"] is None
+    assert judged["tone"]["metric"] == "spearman"
+
+    _forget_rows(folder, "same")  # the only one on pairs
+    done = run("export", folder, "--int8")
+    assert (
+        done.exit_code == 2
+        and "Task 'same' has no validation rows" in done.stderr
+        and "Task 'topic'" not in done.stderr
+    )
+    (tmp_path / "pairs.csv").write_text("first,second,same\n" + "goal,late goal,yes\ngoal,bad vote,no\n" * 60)
+    file = tmp_path / "pairs.yaml"
+    file.write_text("tasks: {same: {validation: pairs.csv, text: [first, second], label: same}}")
+    done = run("export", folder, file, "--int8")  # the others keep the rows of their training
+    assert done.exit_code == 0, done.stderr
+    judged = json.loads((folder / "engine" / "gate.json").read_text())["tasks"]
+    assert judged["same"]["rows"] == 120 and judged["tone"]["rows"] < 10
+
+
+def _forget_rows(folder: Path, name: str) -> None:
+    """As if a server had taught the task, which keeps none of the rows it is sent."""
+    path = folder / "tasks" / name / "task.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"train": None, "validation": 0.1}))
+    write_manifest(folder)
+
+
 def test_rows_without_8_bits_are_a_mistake(run, model):
     for arguments in (["tasks.yaml"], ["--calibrate", "texts.csv"], ["tasks.yaml", "--int8", "--calibrate", "t.csv"]):
         assert run("export", model, *arguments).exit_code == 2
@@ -55,6 +94,6 @@ def test_rows_without_8_bits_are_a_mistake(run, model):
 
 def test_what_was_tried_in_vain_is_told_in_words():
     tried = {"computed": "nothing, but all in 16", "failed": {"tone": {}, "topic": {}}}
-    gate = {"computed": "all, by row", "tried": [tried], "tasks": {}}
+    found = {"computed": "all, by row", "tried": [tried], "tasks": {}}
     words = "tried before: nothing, but all in 16 (tone, topic did not pass)"
-    assert gate_parts(gate) == ["computed in 8 bits: all, by row", words]
+    assert gate_parts(found) == ["computed in 8 bits: all, by row", words]

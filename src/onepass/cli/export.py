@@ -19,7 +19,7 @@ def export(
     file: Annotated[
         Path | None,
         typer.Argument(
-            help="For --int8: a task file whose validation rows to use; without it those of the training.",
+            help="For --int8: a task file whose validation rows to use; other tasks keep those of the training.",
             metavar="TASKS.YAML",
         ),
     ] = None,

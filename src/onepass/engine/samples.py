@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,12 +13,13 @@ from onepass.data.examples import Examples
 from onepass.data.files import read_chunks
 from onepass.engine.engine import Engine
 from onepass.engine.gate import Outcome
-from onepass.errors import DataError
+from onepass.errors import DataError, listed
 from onepass.heads.base import blank
 from onepass.inquiry import Inquiry, Pieces
 from onepass.model import Model
-from onepass.training.evaluation import as_logits, rows_of, tasks_of, validation_rows
+from onepass.training.evaluation import as_logits, rows_of, tasks_of, without_rows
 
+log = logging.getLogger(__name__)
 MOST_ROWS = 1000
 """Rows of a task that are looked at"""
 
@@ -40,6 +42,8 @@ class LabelledRows:
 
     number: int
     examples: Examples
+    labelled: bool = True
+    """Whether the labels are its own; else only the answers are compared"""
 
     def pieces(self, engine: Engine) -> list[Pieces]:
         rows = [self.examples.sequences(row) for row in range(len(self.examples))]
@@ -58,9 +62,11 @@ class LabelledRows:
             for own in by_row
         ]
         logits = as_logits(rows, kind, task)
+        labels = [prediction.label for prediction in kind.decode(task, logits, examples.readings)]
+        if not self.labelled:
+            return Outcome(labels)
         scores = kind.score(task, logits, examples.targets, examples.readings)
         metric = next(iter(scores))
-        labels = [prediction.label for prediction in kind.decode(task, logits, examples.readings)]
         return Outcome(labels, metric, float(scores[metric]))
 
 
@@ -82,23 +88,48 @@ class Texts:
 
 
 def labelled_rows(model: Model, file: str | Path | None) -> list[Sample]:
-    """The validation rows of all tasks: those of the training, or those that a task file names."""
-    numbers = list(range(len(model.tasks)))
-    try:
-        if file is None:
-            found = validation_rows(model, numbers)
-        else:
-            tasks = tasks_of(model, file)
-            if missing := [name for name in model.names if name not in tasks]:
-                raise DataError(f"{file} does not name {', '.join(missing)}.")
-            found = {number: rows_of(model, number, tasks[model.names[number]], "validation") for number in numbers}
-    except DataError as error:
+    """The validation rows of all tasks: those that a task file names, or else those of the training.
+
+    A task without any, that was taught by a server or learned from all its rows, is judged on the rows of another.
+    """
+    found: dict[int, LabelledRows] = {}
+    without: dict[int, str] = {}
+    faults = []
+    tasks = {task.name: task for task in model.tasks} | tasks_of(model, file)
+    for number, name in enumerate(model.names):
+        if reason := without_rows(model, number, tasks[name]):
+            without[number] = reason
+            continue
+        try:
+            found[number] = LabelledRows(number, _some(rows_of(model, number, tasks[name], "validation")))
+        except DataError as error:
+            faults.append(str(error))
+    for number, reason in without.items():
+        name = model.names[number]
+        lenders = [rows for rows in found.values() if rows.labelled and _reads_alike(model, number, rows.number)]
+        if not lenders:
+            faults.append(f"Task {name!r} has no validation rows: {reason}.")
+            continue
+        lender = max(lenders, key=lambda rows: len(rows.examples))
+        found[number] = LabelledRows(number, lender.examples, labelled=False)
+        log.warning(
+            "%s has no validation rows: %s. It is judged on the texts of %s, only by how many answers change",
+            name, reason, model.names[lender.number],
+        )  # fmt: skip
+    if faults:
         raise DataError(
-            f"8 bits are judged by what they change on rows that were not trained on. {error}\n"
+            f"8 bits are judged by what they change on rows that were not trained on. {listed(faults)}\n"
             "Name rows with a task file (onepass export MODEL TASKS.YAML --int8) or texts without labels "
             "(--calibrate FILE), or leave out --int8."
-        ) from error
-    return [LabelledRows(number, _some(examples)) for number, examples in found.items()]
+        )
+    return [found[number] for number in sorted(found)]
+
+
+def _reads_alike(model: Model, one: int, other: int) -> bool:
+    """Whether two tasks read so many texts, and nothing else of a row."""
+    pairs = [(model.tasks[number], model.kinds[number]) for number in (one, other)]
+    counts = {kind.num_texts(task) if kind.points == "vector" and not kind.ragged else 0 for task, kind in pairs}
+    return len(counts) == 1 and 0 not in counts
 
 
 def texts_of(model: Model, path: Path) -> list[Sample]:
