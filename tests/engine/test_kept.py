@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import onepass
 from onepass.engine.core import Core
 from onepass.engine.kept import Kept
+from onepass.engine.poolers import poolers_of
 from onepass.inquiry import Pieces
 from onepass.tasks import Task
 
@@ -55,3 +57,36 @@ def test_choices_of_wide_tasks_take_no_more_than_twice_their_memory(make_folder:
     for left_out in range(6):
         core.logits(pieces, [task for task in range(6) if task != left_out])
     assert size < core._heads.bytes + core.runner.chosen.bytes <= 2 * size
+
+
+@pytest.mark.parametrize("options", [{"method": "readers"}, {"method": "mtdnn", "pooler": "task"}])
+def test_any_number_of_tasks_is_asked_in_few_shapes_and_answered_alike(
+    options: dict[str, Any], make_folder: Callable[..., Path]
+):
+    tasks = [Task(name=f"task-{n}", text="text", label="label", labels=["no", "yes"]) for n in range(40)]
+    core = onepass.load(make_folder(tasks=tasks, **options), engine=True, threads=1)._core
+    pieces = [Pieces([2, 5, 3], [0, 0, 0]), Pieces([2, 6, 7, 3], [0] * 4)]
+    every, shapes = core.logits(pieces, range(40)), set()
+    for count in range(1, 41):
+        found = core.logits(pieces, range(count))
+        assert len(found) == count
+        assert max(np.abs(one - other).max() for one, other in zip(found, every, strict=False)) < 1e-6
+        shapes.add(len(core.runner.chosen(tuple(range(count)))["pooler_bias"]))
+    assert len(shapes) == 15 + 8 + 3
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="there is no /proc")
+def test_poolers_keep_little_for_every_number_of_texts():
+    width, number = 384, 6
+    names = {"method.pooler.weight": (width, width), "method.pooler.bias": (width,)}
+    own = {name: np.zeros(shape, np.float32) for name, shape in names.items()}
+    poolers = poolers_of([own] * number, width, 1)
+    chosen = poolers.choose(range(number))
+    before = resident()
+    for texts in range(1, 151):
+        poolers(np.zeros((number, texts, width), np.float32), chosen)
+    assert resident() - before < 220  # MB; with all shapes kept it was 312
+
+
+def resident() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onepass.engine.plan import MOST_TOKENS, batches, laid_out, rounded
+from onepass.engine.plan import MOST_TOKENS, batches, filled, laid_out, rounded
 
 
 @given(st.lists(st.integers(1, 700), max_size=80))
@@ -35,3 +35,13 @@ def test_a_long_text_is_not_computed_beside_many_short_ones():
 def test_numbers_of_tokens_are_rounded_up_a_little_to_few_others(count: int):
     assert count <= rounded(count) < count + max(4, count / 4)
     assert len({rounded(number) for number in range(1, 1025)}) < 64
+
+
+@given(st.integers(1, 1000))
+def test_tasks_are_filled_up_a_little_to_few_numbers_of_them(count: int):
+    asked = tuple(range(count))
+    found = filled(asked, 1000)
+    assert found[:count] == asked and set(found[count:]) <= {count - 1}
+    assert len(found) <= count * 9 / 8 and len(found) == len(filled(found, 1000))
+    assert len(filled(asked, count)) == count  # where all tasks are asked, none is computed twice
+    assert len({len(filled(tuple(range(number)), 1000)) for number in range(1, 1001)}) <= 64

@@ -34,6 +34,19 @@ def rounded(count: int) -> int:
     return -(-count // step) * step
 
 
+def filled(asked: tuple[int, ...], most: int) -> tuple[int, ...]:
+    """The tasks asked as they are computed: with the last of them again, up to an eighth more, but not over `most`.
+
+    For the reason of `rounded`: of a hundred tasks any number can be asked, each with every shape of a batch.
+
+    >>> [len(filled(tuple(range(count)), 100)) for count in (7, 17, 33, 99)]
+    [7, 18, 36, 100]
+    """
+    step = 1 << max(0, len(asked).bit_length() - 4)
+    count = min(-(-len(asked) // step) * step, most)
+    return asked + asked[-1:] * (count - len(asked))
+
+
 def laid_out(length: int) -> int:
     """The places of each text where texts of at most this length lie side by side."""
     return -(-length // LANES) * LANES

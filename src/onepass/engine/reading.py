@@ -14,7 +14,7 @@ import numpy as np
 from onepass.engine.graph import TextNodes
 from onepass.engine.nodes import constant, integer, integers, length
 from onepass.engine.products import IN_16
-from onepass.engine.runner import Runner, Text
+from onepass.engine.runner import Runner
 from onepass.engine.runtime import Node, opset13, parameter
 
 SITE = "/readers"
@@ -118,19 +118,15 @@ class Reading(Runner):
         found = _mixed(scores, values, own_scores, own_value, self.num_tokens)
         return opset13.add(found, constant(value_bias))
 
-    def run(self, text: Text, asked: tuple[int, ...], tokens: bool = False) -> tuple[np.ndarray, np.ndarray | None]:
-        vectors, states = super().run(text, asked, tokens)
-        return vectors[: len(asked)], states
-
     def choose(self, asked: tuple[int, ...]) -> dict[str, np.ndarray]:
         config, name = self.encoder.config, f"layers.{self.entry}."
         weights, n = self.encoder.weights, self.num_tokens
-        found = self.poolers.choose(asked)
         if self.encoder.ranges and len(asked) * n == 1:
             # The runtime sums a product of one row in another way than of two or more. In 8 bits that last digit can
             # turn a number into the next step (as in `plan.LANES`), so that an answer would depend on what else is
             # asked: a reader never reads by itself.
             asked = asked * 2
+        found = self.poolers.choose(asked)
         # A product for each task, since a product of more rows may sum each of them in another way, too.
         tokens = np.stack([self.tasks[task]["method.tokens"] for task in asked])  # (K, n, H)
         x = tokens

@@ -11,6 +11,7 @@ import numpy as np
 from onepass.engine.graph import EncoderGraph, TextNodes
 from onepass.engine.kept import Kept
 from onepass.engine.nodes import constant, integers
+from onepass.engine.plan import filled
 from onepass.engine.poolers import poolers_of
 from onepass.engine.products import Range
 from onepass.engine.runtime import Node, Program, opset13
@@ -44,7 +45,7 @@ class Runner:
         self.shared = shared
         self.tasks = tasks
         self.threads = threads
-        self.chosen = Kept(self.choose, KEPT, most_bytes(tasks, of_heads=False))
+        self.chosen = Kept(self._choose, KEPT, most_bytes(tasks, of_heads=False))
         self.poolers = poolers_of(tasks, encoder.config.width, threads)
         self._programs: dict[tuple[Any, bool], Program] = {}
         """By the form of the tasks, and whether states of tokens are wanted"""
@@ -64,7 +65,7 @@ class Runner:
         """The same for other tasks; both share the graphs that are compiled, and are asked in turn."""
         other = copy(self)
         other.tasks = tasks
-        other.chosen = Kept(other.choose, KEPT, most_bytes(tasks, of_heads=False))
+        other.chosen = Kept(other._choose, KEPT, most_bytes(tasks, of_heads=False))
         other.poolers = poolers_of(tasks, self.encoder.config.width, self.threads, self.poolers)
         other._program(tokens=False)
         return other
@@ -80,8 +81,11 @@ class Runner:
         """The inputs of the graphs for these tasks."""
         raise NotImplementedError
 
+    def _choose(self, asked: tuple[int, ...]) -> dict[str, np.ndarray]:
+        return self.choose(filled(asked, len(self.tasks)))
+
     def run(self, text: Text, asked: tuple[int, ...], tokens: bool = False) -> tuple[np.ndarray, np.ndarray | None]:
-        """Vectors (K, G, H) and, with `tokens`, the texts' last states (T, H)."""
+        """Vectors (K or more, G, H), for `pooled`, and, with `tokens`, the texts' last states (T, H)."""
         found = self._program(tokens)(text | self.chosen(asked))
         return found[0], found[1][0] if tokens else None
 
@@ -121,8 +125,8 @@ class Runner:
         return ranges
 
     def pooled(self, vectors: np.ndarray, asked: tuple[int, ...]) -> np.ndarray:
-        """Vectors (K, B, H), or (1, B, H), through the asked tasks' own poolers."""
-        return self.poolers(vectors, self.chosen(asked))
+        """Vectors (K or more, B, H), or (1, B, H), through the asked tasks' own poolers: (K, B, H)."""
+        return self.poolers(vectors, self.chosen(asked))[: len(asked)]
 
     def states(self, text: TextNodes, layers: int) -> Node:
         """The states of the texts (1, T, H) after so many plain layers."""
