@@ -1,5 +1,6 @@
 """The forms in which rows are written: each piece becomes bytes that are added to a file."""
 
+import base64
 import csv
 import io
 import json
@@ -199,14 +200,27 @@ def _exact(value: Any) -> Any:
 def _flat(value: Any) -> Any:
     if isinstance(value, float) and math.isnan(value):
         return None  # a missing number of pandas; "nan" in a csv file would be a text
+    if isinstance(value, bytes):
+        return _as_text(value)
     return _json(value) if isinstance(value, (list, dict)) else value
 
 
 def _json(value: Any) -> str:
     try:
-        return json.dumps(value, ensure_ascii=False, default=str, allow_nan=False)
+        return json.dumps(value, ensure_ascii=False, default=_as_text, allow_nan=False)
     except ValueError:
-        return json.dumps(_finite(value), ensure_ascii=False, default=str)
+        return json.dumps(_finite(value), ensure_ascii=False, default=_as_text)
+
+
+def _as_text(value: Any) -> str:
+    """What has no form of its own in JSON and csv: bytes as the text that they are, or else in base64."""
+    if not isinstance(value, bytes):
+        return str(value)
+    try:
+        text = value.decode("utf-8")
+    except UnicodeDecodeError:
+        text = "\0"
+    return base64.b64encode(value).decode("ascii") if "\0" in text else text
 
 
 def _finite(value: Any) -> Any:
