@@ -52,6 +52,13 @@ def test_an_engine_computes_in_what_is_said_of_it(small: Path, tmp_path: Path) -
     assert found["untried"] == []
 
 
+def test_who_changes_a_threshold_is_told_that_8_bits_have_to_be_tried_again(small: Path) -> None:
+    told = CliRunner().invoke(app, ["threshold", str(small), "topic", "--at", "0.9"])
+    assert told.exit_code == 0 and "onepass export" in told.stderr and engine_of(small)["untried"] == ["topic"]
+    told = CliRunner().invoke(app, ["threshold", str(small), "topic", "--none"])
+    assert told.exit_code == 0 and "onepass export" not in told.stderr and engine_of(small)["untried"] == []
+
+
 def test_a_model_without_an_engine_or_without_8_bits_is_told_as_it_is(model: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(model, tmp_path / "model"))
     assert engine_of(folder) == {}

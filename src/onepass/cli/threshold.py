@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -54,7 +55,8 @@ def threshold(
         show(chosen_table(found))
     report(f"{', '.join(names)}: changed.", proof, json, threshold=value, tasks=found)
     if not json and engine_of(folder).get("untried"):
-        say(f"Its engine computes in 32 bits from now on, until 8 are tried again: onepass export {folder} --int8")
+        again = f"onepass export {quote(str(folder))} --int8"
+        say(f"The engine computes in 32 bits now, until 8 are tried with what was changed: {again}")
 
 
 def _value(
