@@ -52,6 +52,12 @@ def test_one_seed_has_no_spread_and_one_score_each_no_interval(tmp_path: Path):
     assert "interval" in summarise([*of_one_task, line("readers", 1, topic=85.0)])["rows"][1]
 
 
+def test_a_varied_row_is_compared_with_the_baseline_at_the_same_value():
+    scores = {"single a=1": 60.0, "single a=2": 70.0, "readers a=1": 61.0, "readers a=2": 71.0}
+    rows = summarise([line(method, 0, topic=score) for method, score in scores.items()])["rows"]
+    assert [row.get("difference") for row in rows] == [None, 10.0, 1.0, 1.0]
+
+
 def test_the_same_scores_in_another_order_are_no_less():
     scores = (100 * 15 / 30, 100 * 26 / 30, 100 * 26 / 30)
     lines = [line("single", seed, topic=score) for seed, score in enumerate(scores)]

@@ -25,9 +25,9 @@ def summarise(lines: Sequence[dict[str, Any]], baseline: str = "single") -> dict
         raise OnepassError("No run is done yet. Run the same command again to go on.")
     methods = list(dict.fromkeys(line["method"] for line in lines))
     scores = {method: _scores(lines, method) for method in methods}
-    rival = next((method for method in methods if method.split()[0] == baseline), None)  # its first row of several
     rows = []
     for method in methods:
+        rival = _rival(method, methods, baseline)
         means = scores[method].mean(0)  # over seeds, by task
         averages = scores[method].mean(1)  # over tasks, by seed
         row: dict[str, Any] = {
@@ -41,7 +41,7 @@ def summarise(lines: Sequence[dict[str, Any]], baseline: str = "single") -> dict
         }
         if trusted := [line["trust"]["mean"] for line in lines if line["method"] == method and "trust" in line]:
             row["trust"] = trusted  # a seed each
-        if rival is not None and method != rival:
+        if rival is not None:
             difference = means - scores[rival].mean(0)
             row["difference"] = float(difference.mean())
             row["at_or_above"] = int((difference >= -ROUNDING).sum())
@@ -49,6 +49,19 @@ def summarise(lines: Sequence[dict[str, Any]], baseline: str = "single") -> dict
                 row["interval"] = bootstrap(scores[method], scores[rival])
         rows.append(row)
     return {"suite": lines[0]["suite"], "rows": rows}
+
+
+def _rival(method: str, methods: Sequence[str], baseline: str) -> str | None:
+    """The baseline's row with the same value of what is varied; the baseline's other rows have its first one.
+
+    >>> rows = ["readers epochs=1", "readers epochs=2", "single epochs=1", "single epochs=2"]
+    >>> [_rival(row, rows, "single") for row in rows]
+    ['single epochs=1', 'single epochs=2', None, 'single epochs=1']
+    """
+    own = [name for name in methods if name.partition(" ")[0] == baseline]
+    alike = [name for name in own if name.partition(" ")[2] == method.partition(" ")[2]]
+    rival = next(iter(own if method in own else alike or own), None)
+    return None if rival == method else rival
 
 
 def bootstrap(ours: np.ndarray, theirs: np.ndarray) -> list[float]:
