@@ -2,13 +2,15 @@
 
 import json
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import pytest
 
 import onepass.training
 from onepass.bench.lines import add_line, begin_lines, read_lines
-from onepass.bench.runs import Run, run_once
+from onepass.bench.processes import claimed
+from onepass.bench.runs import Run, holds_of, place_of, run_all, run_once
 from onepass.bench.transfer import TransferRun, run_transfer
 from onepass.training.loop import Trainer
 
@@ -79,3 +81,26 @@ def test_a_run_killed_at_its_new_tasks_does_not_train_the_others_again(
             run_transfer(run, tmp_path / "place")
     found = run_transfer(run, tmp_path / "place")
     assert trainings == ["mtdnn"] and found["cells"] == run_transfer(run)["cells"]
+
+
+def test_a_run_that_another_bench_is_at_is_waited_for_and_not_trained_again(suite: Path, tmp_path: Path) -> None:
+    run, output = Run(str(suite), "mtdnn", 0, FEW), tmp_path / "lines.jsonl"
+    holds = holds_of([run])[run]
+    theirs = {"key": run.key, "method": run.label, "holds": holds}
+    claim = claimed(place_of(run, holds, output))
+    assert run_all([run], output, progress=False, limit_s=0.5) == []
+
+    def end() -> None:
+        add_line(output, theirs)
+        claim.close()
+
+    Timer(0.5, end).start()
+    assert run_all([run], output, progress=False, limit_s=60) == [theirs]
+
+
+def test_a_run_that_another_bench_gave_up_is_trained_here(suite: Path, tmp_path: Path) -> None:
+    run, output = Run(str(suite), "mtdnn", 0, FEW), tmp_path / "lines.jsonl"
+    claim = claimed(place_of(run, holds_of([run])[run], output))
+    Timer(0.5, claim.close).start()
+    assert [line["key"] for line in run_all([run], output, progress=False, limit_s=60)] == [run.key]
+    assert list(output.with_name(".lines").iterdir()) == []

@@ -43,11 +43,12 @@ def add_line(path: Path, line: dict[str, Any]) -> None:
         file.write(json.dumps(line) + "\n")
 
 
-def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of earlier runs; a last line that a kill cut short is passed over."""
+def read_lines(path: Path, tell: bool = True) -> Iterator[dict[str, Any]]:
+    """The lines of earlier runs; one that a kill cut short is passed over, and told of if `tell`."""
     if path.exists():
         for text in path.read_text(encoding="utf-8").splitlines():
             try:
                 yield json.loads(text)
             except ValueError:
-                log.warning("%s: a broken line is passed over", path)
+                if tell:
+                    log.warning("%s: a broken line is passed over", path)

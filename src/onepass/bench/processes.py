@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import shutil
@@ -12,15 +13,18 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from onepass.atomic import Locked, locked
 from onepass.errors import OnepassError
 
 if TYPE_CHECKING:
     from onepass.bench.runs import Run
 
+log = logging.getLogger(__name__)
 PARENT = "ONEPASS_BENCH"
 """The variable that tells a run's process which process started it"""
 
@@ -28,9 +32,10 @@ PARENT = "ONEPASS_BENCH"
 class Running:
     """A run that is under way, in a process of its own."""
 
-    def __init__(self, run: Run, holds: str, folder: Path):
+    def __init__(self, run: Run, holds: str, folder: Path, claim: ExitStack | None = None):
         self.run, self.holds = run, holds
-        folder.parent.mkdir(exist_ok=True)
+        self.claim = claim or ExitStack()
+        """To be closed when the run's line is written"""
         # Files, not pipes: a process that says more than a pipe holds would wait for a reader for ever.
         self.out, self.err = _scratch(), _scratch()
         command = [sys.executable, "-m", run.module, json.dumps(asdict(run)), str(folder)]
@@ -51,19 +56,42 @@ class Running:
         return line | {"holds": self.holds}
 
 
+def claimed(folder: Path) -> ExitStack:
+    """What keeps other benches from a run until it is closed, or this process is gone; `Locked` if one has it."""
+    folder.parent.mkdir(exist_ok=True)
+    claim = ExitStack()
+    claim.enter_context(locked(folder.with_name(f"{folder.name}.run")))
+    return claim
+
+
 def side_by_side(
-    runs: Sequence[Run], start: Callable[[Run], Running], jobs: int, limit_s: float | None
+    runs: Sequence[Run], start: Callable[[Run], Running | None], jobs: int, limit_s: float | None
 ) -> Generator[Running, None, None]:
-    """Runs whose processes are over, `jobs` of them at a time; those under way are killed when time is up."""
+    """Runs whose processes are over, `jobs` of them at a time; those under way are killed when time is up.
+
+    `start` gives None for a run that another bench has done meanwhile, and raises `Locked` for one that it is at: that
+    run is asked for again.
+    """
     waiting = list(runs)
     running: list[Running] = []
+    elsewhere: set[Run] = set()
     end = time.monotonic() + (math.inf if limit_s is None else limit_s)
     try:
         while (waiting or running) and time.monotonic() < end:
-            for run in [run for run in waiting if run.can_start][: jobs - len(running)]:
+            for run in [run for run in waiting if run.can_start]:
+                if len(running) == jobs:
+                    break
+                try:
+                    entry = start(run)
+                except Locked:
+                    if run not in elsewhere:
+                        log.info("Another bench with this output is at %s: its line is waited for.", run.told)
+                    elsewhere.add(run)
+                    continue
                 waiting.remove(run)
-                running.append(start(run))
-            if not running:
+                elsewhere.discard(run)
+                running += [entry] if entry is not None else []
+            if not running and not elsewhere:
                 break  # what the others wait for has failed
             time.sleep(0.2)
             for entry in [entry for entry in running if entry.process.poll() is not None]:
@@ -74,6 +102,7 @@ def side_by_side(
             entry.process.kill()
         for entry in running:
             entry.process.wait()  # none outlives the bench, not even for a moment
+            entry.claim.close()
 
 
 def _scratch() -> IO[str]:

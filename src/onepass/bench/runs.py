@@ -22,7 +22,7 @@ from onepass.atomic import MANIFEST
 from onepass.bench.calibration import trust_of_model
 from onepass.bench.fingerprint import suite_fingerprint
 from onepass.bench.lines import add_line, begin_lines, read_lines
-from onepass.bench.processes import Running, serve_run, side_by_side
+from onepass.bench.processes import Running, claimed, serve_run, side_by_side
 from onepass.errors import ConfigError, OnepassError, first_of, listed, unknown
 
 if TYPE_CHECKING:
@@ -183,27 +183,42 @@ def run_all(
 ) -> list[dict[str, Any]]:
     """All runs, `jobs` at a time; returns their lines, old and new, in the order of the runs.
 
-    A run that learns from others waits for them. One that fails does not stop the others; it is raised when they are
-    done. After `limit_s` seconds the runs under way are stopped, to go on with the next call, and the lines that there
-    are returned.
+    A run that learns from others waits for them, and one that another bench with this output is at for its line. One
+    that fails does not stop the others; it is raised when they are done. After `limit_s` seconds the runs under way are
+    stopped, to go on with the next call, and the lines that there are returned.
     """
     begin_lines(output)
     runs = list(dict.fromkeys(runs))
     holds = holds_of(runs)
     wanted = {run.key: (None, holds[run]) for run in runs}  # None: lines that were written before it was kept
-    done = {line["key"]: line for line in read_lines(output) if line.get("holds") in wanted.get(line["key"], ())}
     places = {run: place_of(run, holds[run], output) for run in runs}
-    left = [run for run in runs if not (is_whole(places[run]) if run.stays else run.key in done)]
+    done: dict[str, dict[str, Any]] = {}
+
+    def left_of(some: Sequence[Run], tell: bool = False) -> list[Run]:
+        lines = read_lines(output, tell)
+        done.update((one["key"], one) for one in lines if one.get("holds") in wanted.get(one["key"], ()))
+        return [run for run in some if not (is_whole(places[run]) if run.stays else run.key in done)]
+
+    def start(run: Run) -> Running | None:
+        claim = claimed(places[run])
+        if left_of([run]):
+            return Running(run, holds[run], places[run], claim)
+        claim.close()  # another bench did it meanwhile
+        bar.update()
+        return None
+
+    left = left_of(runs, tell=True)
     failures: list[str] = []
-    over = side_by_side(left, lambda run: Running(run, holds[run], places[run]), jobs, limit_s)
+    over = side_by_side(left, start, jobs, limit_s)
     with closing(over), tqdm(total=len(runs), initial=len(runs) - len(left), unit="run", disable=not progress) as bar:
         for entry in over:
-            try:
-                done[entry.run.key] = line = entry.line()
-            except OnepassError as error:
-                failures.append(str(error))
-                continue
-            add_line(output, line)
+            with entry.claim:
+                try:
+                    done[entry.run.key] = line = entry.line()
+                except OnepassError as error:
+                    failures.append(str(error))
+                    continue
+                add_line(output, line)
             bar.set_postfix_str(f"{entry.run.label} seed {line['seed']}: {line['average']:.2f}")
             bar.update()
     if failures:
