@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -114,12 +115,39 @@ def test_a_run_on_some_of_the_tasks_has_a_key_of_its_own(suite: Path) -> None:
 
 def test_scaling_scores_the_first_tasks_in_every_training(suite: Path, tmp_path: Path) -> None:
     output = tmp_path / "lines.jsonl"
-    one, all_three = (Run(str(suite), "mtdnn", 0, (), tasks) for tasks in (("topic",), ("topic", "tone", "same")))
+    recipe = ("train.teachers=0",)
+    one, all_three = (Run(str(suite), "mtdnn", 0, recipe, tasks) for tasks in (("topic",), ("topic", "tone", "same")))
     output.write_text(line(one, topic=80.0) + line(all_three, topic=82.0, tone=60.0, same=50.0))
     found = task_scaling(str(suite), ["mtdnn"], [1, 3], output=output)
     assert [(row["tasks"], row["first"], row["all"]) for row in found["rows"]] == [(1, 80.0, 80.0), (3, 82.0, 64.0)]
     with pytest.raises(ConfigError, match="from 1 to 3"):
         task_scaling(str(suite), ["mtdnn"], [4], output=output)
+
+
+@pytest.mark.parametrize("command", [["scaling", "--methods", "mtdnn mtdnn", "--counts", "3,1,3"], ["affinity"]])
+def test_of_a_bench_on_parts_of_a_suite_that_was_stopped_whole_seeds_count(
+    suite: Path, tmp_path: Path, command: list[str]
+) -> None:
+    output, names = tmp_path / "lines.jsonl", ("topic", "tone", "same")
+    arguments = ["bench", *command, "--suite", str(suite), "--limit", "0", "-o", str(output), "train.teachers=0"]
+
+    def run(*more: str) -> Any:
+        return CliRunner().invoke(app, [*arguments, *more])
+
+    stopped = run()
+    assert stopped.exit_code == 2
+    assert "0 of" in stopped.stderr and "Run the same command again" in stopped.stderr
+    parts = {1: [("topic",), names], 0: [(), *(tuple(n for n in names if n != name) for name in names)]}
+    for part in parts[command[0] == "scaling"]:
+        trained = Run(str(suite), "mtdnn", 0, ("train.teachers=0",), part)
+        with output.open("a") as file:
+            file.write(line(trained, **dict.fromkeys(part or names, 80.0)))
+    with output.open("a") as file:  # the second seed has one run
+        file.write(line(Run(str(suite), "mtdnn", 1, ("train.teachers=0",), parts[1][0]), topic=60.0))
+    found = json.loads(run("--seeds", "2", "--json").stdout)
+    assert found["seeds"] == 1 and found["planned"] == 2 * len(parts[command[0] == "scaling"])
+    if command[0] == "scaling":
+        assert [(row["tasks"], row["first"]) for row in found["rows"]] == [(1, 80.0), (3, 80.0)]
 
 
 def test_leaving_a_task_out_says_what_it_gave_the_others(suite: Path, tmp_path: Path) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from onepass.analysis.affinity import left_out
+from onepass.bench.accuracy import one_recipe
 from onepass.bench.runs import Run, read_suite, run_all
-from onepass.errors import ConfigError
+from onepass.errors import ConfigError, OnepassError
+
+Part = TypeVar("Part", bound=Hashable)
+Scores = dict[str, float]
 
 
 def task_scaling(
@@ -23,35 +27,33 @@ def task_scaling(
     output: Path = Path("runs/scaling.jsonl"),
     jobs: int = 1,
     progress: bool = False,
+    limit_s: float | None = None,
 ) -> dict[str, Any]:
     """CA-MTL's figure 7: the mean score of the suite's first tasks as more tasks are trained with them.
 
     `first` is the mean of the tasks that are in every training, `all` the mean of all that were trained.
     """
+    overrides, methods, counts = one_recipe(suite, overrides), list(dict.fromkeys(methods)), sorted(set(counts))
     tasks = _tasks(suite, methods, overrides)
     if not counts or min(counts) < 1 or max(counts) > len(tasks):
         raise ConfigError(f"counts are {list(counts)}; possible: numbers from 1 to {len(tasks)}, the suite's tasks.")
     common = tasks[: min(counts)]
     runs = {
-        (method, count, seed): Run(suite, method, seed, tuple(overrides), tuple(tasks[:count]))
-        for seed in range(seeds)
+        (method, count): [Run(suite, method, seed, tuple(overrides), tuple(tasks[:count])) for seed in range(seeds)]
         for method in methods
         for count in counts
     }
-    lines = {line["key"]: line for line in run_all(list(runs.values()), output, jobs, progress)}
-    rows = []
-    for method in methods:
-        for count in counts:
-            found = [lines[runs[method, count, seed].key]["tasks"] for seed in range(seeds)]
-            rows.append(
-                {
-                    "method": method,
-                    "tasks": count,
-                    "first": float(np.mean([[scores[task] for task in common] for scores in found])),
-                    "all": float(np.mean([list(scores.values()) for scores in found])),
-                }
-            )
-    return {"suite": Path(suite).stem, "first_tasks": common, "seeds": seeds, "rows": rows}
+    means, done = _means(runs, output, jobs, progress, limit_s)
+    rows = [
+        {
+            "method": method,
+            "tasks": count,
+            "first": float(np.mean([scores[task] for task in common])),
+            "all": float(np.mean(list(scores.values()))),
+        }
+        for (method, count), scores in means.items()
+    ]
+    return {"suite": Path(suite).stem, "first_tasks": common, **done, "rows": rows}
 
 
 def leave_one_out(
@@ -63,6 +65,7 @@ def leave_one_out(
     output: Path = Path("runs/left-out.jsonl"),
     jobs: int = 1,
     progress: bool = False,
+    limit_s: float | None = None,
 ) -> dict[str, Any]:
     """What each task does to each other: scores of trainings with all tasks, less those without one."""
     tasks = _tasks(suite, [method], overrides)
@@ -71,18 +74,31 @@ def leave_one_out(
     parts: dict[str, tuple[str, ...]] = {"": ()}
     parts |= {task: tuple(other for other in tasks if other != task) for task in tasks}
     runs = {
-        (task, seed): Run(suite, method, seed, tuple(overrides), part)
-        for seed in range(seeds)
+        task: [Run(suite, method, seed, tuple(overrides), part) for seed in range(seeds)]
         for task, part in parts.items()
     }
-    lines = {line["key"]: line for line in run_all(list(runs.values()), output, jobs, progress)}
+    means, done = _means(runs, output, jobs, progress, limit_s)
+    gains = left_out(means[""], {task: means[task] for task in tasks})
+    return {"suite": Path(suite).stem, "method": method, **done, "gains": gains}
 
-    def mean(task: str) -> dict[str, float]:
-        found = [lines[runs[task, seed].key]["tasks"] for seed in range(seeds)]
-        return {name: float(np.mean([scores[name] for scores in found])) for name in found[0]}
 
-    gains = left_out(mean(""), {task: mean(task) for task in tasks})
-    return {"suite": Path(suite).stem, "method": method, "seeds": seeds, "gains": gains}
+def _means(
+    runs: Mapping[Part, Sequence[Run]], output: Path, jobs: int, progress: bool, limit_s: float | None
+) -> tuple[dict[Part, Scores], dict[str, int]]:
+    """Each part's scores by task, the mean over the seeds of which all parts are done, and how many are done."""
+    by_seed = list(zip(*runs.values(), strict=True))
+    wanted = [run for of_a_seed in by_seed for run in of_a_seed]
+    scores = {line["key"]: line["tasks"] for line in run_all(wanted, output, jobs, progress, limit_s)}
+    done = {"done": len(scores), "planned": len(wanted)}
+    whole = [place for place, of_a_seed in enumerate(by_seed) if all(run.key in scores for run in of_a_seed)]
+    if not whole:
+        raise OnepassError(f"{done['done']} of {done['planned']} runs are done. Run the same command again to go on.")
+    found = {part: [scores[own[place].key] for place in whole] for part, own in runs.items()}
+    means = {
+        part: {name: float(np.mean([seed[name] for seed in seeds])) for name in seeds[0]}
+        for part, seeds in found.items()
+    }
+    return means, {"seeds": len(whole), **done}
 
 
 def _tasks(suite: str, methods: Sequence[str], overrides: Sequence[str]) -> list[str]:

@@ -65,6 +65,7 @@ def scaling(
     seeds: Annotated[int, typer.Option(help="Runs of each.", min=1)] = 1,
     jobs: Jobs = 1,
     output: Output = Path("runs/scaling.jsonl"),
+    limit: Limit = None,
     json: Json = False,
 ) -> None:
     """Score the first tasks as more are trained with them. This is CA-MTL's figure 7."""
@@ -74,7 +75,7 @@ def scaling(
     numbers = whole_numbers("counts", counts)
     found = task_scaling(
         suite, split_names(methods), numbers, seeds=seeds, overrides=overrides or (), output=output, jobs=jobs,
-        progress=progress(),
+        progress=progress(), limit_s=limit,
     )  # fmt: skip
     if json:
         write_json(found)
@@ -83,7 +84,7 @@ def scaling(
     made = table("method", "tasks", first, "all", numbers=("tasks", first, "all"))
     for row in found["rows"]:
         made.add_row(row["method"], str(row["tasks"]), percent(row["first"], 2), percent(row["all"], 2))
-    show(f"{found['suite']}, test, mean over {seeds} seeds", made)
+    show(f"{found['suite']}, test, {_over(found)}", made)
 
 
 def affinity(
@@ -93,6 +94,7 @@ def affinity(
     seeds: Annotated[int, typer.Option(help="Runs of each.", min=1)] = 1,
     jobs: Jobs = 1,
     output: Output = Path("runs/left-out.jsonl"),
+    limit: Limit = None,
     json: Json = False,
 ) -> None:
     """What a task does to every other. It trains with all tasks, and without each one."""
@@ -100,12 +102,20 @@ def affinity(
 
     listen(quiet=json)
     found = leave_one_out(
-        suite, method, seeds=seeds, overrides=overrides or (), output=output, jobs=jobs, progress=progress()
-    )
+        suite, method, seeds=seeds, overrides=overrides or (), output=output, jobs=jobs, progress=progress(),
+        limit_s=limit,
+    )  # fmt: skip
     if json:
         write_json(found)
         return
-    show(f"{found['suite']}, {method}: what a task (row) adds to another's score (column)", _matrix(found["gains"]))
+    show(
+        f"{found['suite']}, {method}, test, {_over(found)}: what a task (row) adds to another's score (column)",
+        _matrix(found["gains"]),
+    )
+
+
+def _over(found: dict[str, Any]) -> str:
+    return f"mean over {found['seeds']} seeds, {found['done']} of {found['planned']} runs"
 
 
 def tasks(
