@@ -8,6 +8,7 @@ import torch
 
 from onepass.bench import device
 from onepass.encoder.config import EncoderConfig
+from onepass.errors import OnepassError
 
 TINY = EncoderConfig(
     family="bert", vocab_size=19, width=16, depth=2, heads=2, ffn_width=32, max_positions=32, type_vocab=2
@@ -17,6 +18,7 @@ TINY = EncoderConfig(
 def test_ours_and_the_rivals_are_measured_on_both_encoders(encoder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(device, "OPTIONS", {8: {}, 10: {"depth": 1, "tokens": 1}})
     found = device.device(str(encoder), kind="cpu", texts=64, longest=32, rounds=1, side=64, base=TINY)
+    assert list(found["encoders"]) == [str(encoder), "BERT-base size, random"]
     for one in found["encoders"].values():
         rows = {row["contender"]: row for row in one["rows"]}
         assert len(rows) == 3 + 2 * len(device.RIVAL_BATCHES)
@@ -27,6 +29,14 @@ def test_ours_and_the_rivals_are_measured_on_both_encoders(encoder: Path, monkey
         assert "share_of_peak_with_readers" in ours and "share_of_peak_with_readers" not in rival
         assert set(one["bf16_against_fp32"]) == {8, 10}
         assert one["bf16_against_fp32"][8]["largest_change"] < 0.1
+
+
+def test_an_encoder_that_is_not_there_is_told_of_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(device, "matrix_peak", lambda *_: pytest.fail("measured"))
+    with pytest.raises(OnepassError, match=r"no config\.json in"):
+        device.device(str(tmp_path), kind="cpu", texts=64, rounds=1)
 
 
 def test_a_rival_reads_the_texts_it_is_given(encoder: Path):

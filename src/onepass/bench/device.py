@@ -48,6 +48,7 @@ def device(
     """For each encoder and number of tasks ours and the rivals, and how near each comes to the device's peak."""
     torch.manual_seed(0)
     place = torch.device(kind)
+    encoder, tokenizer = load_encoder(source)  # what is wrong with it is told before anything is measured
     peak = matrix_peak(place, side, rounds)
     found: dict[str, Any] = {
         "device": torch.cuda.get_device_name(place) if place.type == "cuda" else "cpu",
@@ -56,8 +57,7 @@ def device(
         "texts": texts,
         "encoders": {},
     }
-    encoder, tokenizer = load_encoder(source)
-    for name, one in {"embedded": encoder, "BERT-base size, random": random_encoder(base)}.items():
+    for name, one in {source: encoder, "BERT-base size, random": random_encoder(base)}.items():
         lengths = log_uniform(np.random.default_rng(0), 8, min(longest, one.config.capacity), texts)
         pieces = random_pieces(one.config, lengths)
         models = {
