@@ -53,6 +53,15 @@ def test_more_tasks_are_read_with_lighter_forms():
     ]  # fmt: skip
 
 
+def test_what_is_not_run_is_told(encoder: Path):
+    found = cost([1, 101], ["mtop"], texts=2, length=8, rounds=1, threads=1, encoder=str(encoder))
+    assert [row["tasks"] for row in found["rows"]] == [1]
+    assert found["left_out"] == [{"method": "mtop", "tasks": 101}]
+    for counts, methods in (([101, 300], ["mtop"]), ([8], [])):
+        with pytest.raises(ConfigError, match="Nothing is left to measure"):
+            cost(counts, methods, encoder=str(encoder))
+
+
 def test_a_method_that_is_not_known_is_refused(encoder: Path):
     with pytest.raises(ConfigError, match="mtopp"):
         cost([1], ["mtopp"], encoder=str(encoder))

@@ -20,7 +20,8 @@ METHODS = ("readers", "mtdnn", "mtop", "single")
 PRECISIONS = {"int8": "all", "int8 by row": "all, by row", "bf16": "nothing, but all in 16"}
 """Of engines that do not compute in 32 bits: the choice of the gate's ladder"""
 MOST = {"mtop": 100, "single": 8}
-"""Tasks up to which a method is run; a model per task is then N times the cost of one, which is marked"""
+"""Tasks up to which a method is run; a model per task is then N times the cost of one, which is marked, and mtop has no
+row, which `left_out` tells"""
 
 
 def cost(
@@ -41,6 +42,9 @@ def cost(
     """
     if faults := [unknown("method", name, METHODS) for name in methods if name not in METHODS]:
         raise ConfigError(listed(faults))
+    left_out = [{"method": name, "tasks": n} for name in methods for n in counts if name == "mtop" and n > MOST[name]]
+    if len(left_out) == len(methods) * len(counts):
+        raise ConfigError(f"Nothing is left to measure. Give a method; mtop has at most {MOST['mtop']} tasks here.")
     threads = threads or usable_cores()  # torch by itself may take fewer than the engine, such as OMP_NUM_THREADS
     parts = EncoderParts(encoder)
     batch = parts.texts([length] * texts)
@@ -71,6 +75,7 @@ def cost(
         "rounds": rounds,
         "threads": threads,
         "clock": "cpu" if cpu else "wall",
+        "left_out": left_out,
         "rows": rows,
     }
 

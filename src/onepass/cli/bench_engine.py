@@ -74,6 +74,8 @@ def cost(
         made.add_row(row["method"], str(row["tasks"]), f"{row['ratio']:.2f}", counted, ms, ", ".join(form))
     plain = ", ".join(f"{runtime} {ms:.1f} ms" for runtime, ms in found["plain"].items())
     show(f"{texts} texts of {length} tokens; plain pass in 32 bits: {plain}", made)
+    for one in found["left_out"]:
+        say(f"Not run: {one['method']} with {one['tasks']} tasks, which takes too long.")
 
 
 def throughput(
