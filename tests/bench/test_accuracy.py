@@ -160,6 +160,17 @@ def test_a_line_counts_only_for_the_encoder_and_the_rows_that_an_override_names(
         assert run_all([run], output, progress=False, limit_s=0) == [kept]
 
 
+def test_a_line_counts_only_for_the_teachers_it_learned_from(suite: Path, tmp_path: Path) -> None:
+    (folder := tmp_path / "teacher").mkdir()
+    (folder / "MANIFEST.json").write_text("{}")
+    for given in (f"train.teacher_encoder={folder}", f"train.distill={{teachers: [{folder}]}}"):
+        known = suite_fingerprint(str(suite), [given])
+        before = (folder / "MANIFEST.json").read_text()
+        assert known == suite_fingerprint(str(suite), [given]) != suite_fingerprint(str(suite))
+        (folder / "MANIFEST.json").write_text(before + " ")
+        assert known != suite_fingerprint(str(suite), [given])
+
+
 def test_the_last_of_two_values_of_an_option_makes_the_run() -> None:
     def key(*given: str, variant: str = "") -> str:
         return Run("news.yaml", "readers", 0, given, variant=variant).key

@@ -15,8 +15,10 @@ from onepass.tasks import read_task_file
 def suite_fingerprint(suite: str, overrides: Sequence[str] = ()) -> str:
     """64 bits that change with a suite's settings and with its data files, wherever the suite is kept.
 
-    Of `overrides` those count that name another encoder, or other tasks and files.
+    Of `overrides` those count that name another encoder, other tasks and files, or what is learned from.
     """
+    from onepass.training.options import teachers_of
+
     file, given = read_task_file(suite), read_task_file(suite, overrides)
     known: dict[str, Any] = {
         "encoder": _encoder(given.encoder),
@@ -27,11 +29,16 @@ def suite_fingerprint(suite: str, overrides: Sequence[str] = ()) -> str:
         name: {key: _hash_of(value) if isinstance(value, Path) else value for key, value in dict(task).items()}
         for name, task in given.tasks.items()
     }
+    distill = given.train.get("distill")
+    trained = teachers_of(distill.get("teachers", [])) if isinstance(distill, dict) else []
+    teachers = [given.train.get("teacher_encoder"), *trained]
+    if learned_from := [_encoder(folder) for folder in teachers if folder]:
+        known["learned from"] = learned_from
     return hashlib.blake2b(json.dumps(known, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
 def _encoder(source: str) -> Any:
-    """The name of an encoder, or what its folder holds, wherever that is."""
+    """The name of an encoder, or what its folder holds, wherever that is; a model's folder lists its files in one."""
     folder = Path(source).expanduser()
     if source == "embedded" or not folder.is_dir():
         return source
