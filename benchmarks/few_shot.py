@@ -35,6 +35,8 @@ from typing import Any
 
 import numpy as np
 
+from onepass.bench.lines import end_last_line, read_lines
+
 HELD_OUT = ("travel", "weddings", "weird_news", "wellness", "women", "world_news", "worldpost")
 """Of nhc41: the last seven in alphabetical order"""
 ALL_ROWS = 0
@@ -175,6 +177,7 @@ def finetuned(suite: str, name: str, overrides: Sequence[str], shots: int, numbe
     file = read_task_file(suite, [word for word in overrides if not word.startswith(("train.", "method"))])
     task = file.tasks[name]
     options = {"batch_size": 32, "epochs": 5, "encoder_rate": 5e-5, "head_rate": 5e-4, "seed": number}
+    options |= {key: value for key, value in file.train.items() if key == "max_length"}  # it reads what the others read
     with tempfile.TemporaryDirectory() as place:
         if shots != ALL_ROWS:
             table = pyarrow.parquet.read_table(task.train)
@@ -217,9 +220,10 @@ def added(suite: str, base: str, name: str, seed: int, given: dict[str, Any]) ->
             for way in given["full_ways" if shots == ALL_ROWS else "ways"]:
                 train_task(model, few, add_options(options_of(way, seed)), progress=False)
                 last = len(model.tasks) - 1
+                task, kind = model.tasks[last], model.kinds[last]
                 line = {"task": name, "seed": seed, "shots": shots, "draw": number, "way": f"added {way}".strip()}
                 for split, examples in rows.scored.items():
-                    line[split] = scores_of(model, last, cached_logits(model, last, texts[split]), examples)["score"]
+                    line[split] = scores_of(task, kind, cached_logits(model, last, texts[split]), examples)["score"]
                 lines.append(line)
                 model.discard(last)
     return lines
@@ -266,7 +270,9 @@ class Pool:
         os.environ |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"}
         self.processes = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
         self.results = results
+        end_last_line(results)
         self.done = {line["unit"] for line in read_lines(results)}
+        self.failed = 0
         self.running: dict[Future[list[Line]], str] = {}
 
     def submit(self, what: Any, *arguments: Any) -> None:
@@ -281,9 +287,10 @@ class Pool:
             unit = self.running.pop(future)
             if error := future.exception():  # the others go on; the same command does this one again
                 say(f"FAILED {unit[:120]}: {error!r}")
+                self.failed += 1
                 continue
-            with self.results.open("a", encoding="utf-8") as file:
-                file.writelines(json.dumps({**line, "unit": unit}) + "\n" for line in future.result())
+            with self.results.open("a", encoding="utf-8") as file:  # all lines at once: a unit is done or not
+                file.write("".join(json.dumps({**line, "unit": unit}) + "\n" for line in future.result()))
             say(f"{len(self.running)} to do; done: {unit[:120]}")
             yield json.loads(unit)
 
@@ -329,6 +336,8 @@ def run(given: argparse.Namespace) -> None:
             submit_added(arguments[1])
     pool.processes.shutdown()
     show(given)
+    if pool.failed:
+        sys.exit(f"{pool.failed} failed, and are in no mean. The same command tries them again.")
 
 
 # --- showing ----------------------------------------------------------------------------------------------------------
@@ -351,7 +360,7 @@ def summarise(lines: Sequence[Line], split: str) -> list[Line]:
 
 
 def show(given: argparse.Namespace) -> None:
-    rows = summarise(read_lines(Path(given.out) / "results.jsonl"), given.split)
+    rows = summarise(list(read_lines(Path(given.out) / "results.jsonl")), given.split)
     if given.json:
         print(json.dumps({"split": given.split, "rows": rows}, indent=2))
         return
@@ -361,10 +370,6 @@ def show(given: argparse.Namespace) -> None:
     print("|---" * (len(shots) + 1) + "|")
     for way in dict.fromkeys(row["way"] for row in rows):
         print(f"| {way} | " + " | ".join(cells.get((way, count), "") for count in shots) + " |")
-
-
-def read_lines(path: Path) -> list[Line]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
 
 
 def say(text: str) -> None:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import onepass
+from onepass.plain_yaml import parse
 
 TEST_ROWS = 600
 
@@ -48,7 +49,8 @@ def main() -> None:
         for seed in range(given.seeds):
             pq.write_table(drawn(given.train, given.rows, seed), files["train"])
             for way in given.ways:
-                options = {"seed": seed} | dict(option.split("=") for option in way.split(",") if option)
+                words = (option.partition("=") for option in way.split(",") if option)
+                options = {"seed": seed} | {key: parse(value).value for key, _, value in words}
                 model = onepass.load(given.model)
                 model.add_task("new", text="text", label="label", options=options, **files)
                 score = onepass.evaluate(model, asked)["tasks"]["new"]["score"]

@@ -18,7 +18,7 @@ def begin_lines(path: Path) -> None:
     """Make a file ready for more lines; one that holds something else than runs is refused."""
     if path.is_file():
         _check(path)
-        _end_last_line(path)
+        end_last_line(path)
     path.parent.mkdir(parents=True, exist_ok=True)
 
 
@@ -31,9 +31,9 @@ def _check(path: Path) -> None:
         )
 
 
-def _end_last_line(path: Path) -> None:
+def end_last_line(path: Path) -> None:
     """After a kill it may have no end: what is added would be a part of it."""
-    if (text := path.read_bytes()) and not text.endswith(b"\n"):
+    if path.is_file() and (text := path.read_bytes()) and not text.endswith(b"\n"):
         with path.open("ab") as file:
             file.write(b"\n")
 
