@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from onepass.bench.accuracy import bootstrap, plan, summarise
 from onepass.bench.fingerprint import suite_fingerprint
 from onepass.bench.plot import check_plot, plot_accuracy
 from onepass.bench.processes import Running
 from onepass.bench.runs import Run, run_all
+from onepass.cli.app import app
 from onepass.errors import ConfigError, OnepassError
 from onepass.tasks import read_task_file
 
@@ -100,6 +102,16 @@ def test_the_faults_of_a_suite_are_told_once_before_anything_trains(suite: Path,
         plan(str(tmp_path / "nowhere.yaml"), ["readers", "mtop"], 3, ())
     with pytest.raises(ConfigError, match=r"^Unknown method 'raeders'"):
         plan(str(suite), ["readers", "raeders"], 3, ())
+
+
+def test_what_is_shown_of_a_part_of_the_runs_says_so(suite: Path, tmp_path: Path) -> None:
+    output, names = tmp_path / "lines.jsonl", ("topic", "tone", "same")
+    run = plan(str(suite), ["mtdnn"], 2, ())[0]
+    output.write_text(json.dumps({"key": run.key, **line("mtdnn", 0, **dict.fromkeys(names, 80.0))}) + "\n")
+    given = ["bench", "accuracy", "--suite", str(suite), "--methods", "mtdnn", "--seeds", "2", "--limit", "0"]
+    found = json.loads(CliRunner().invoke(app, [*given, "-o", str(output), "--json"]).stdout)
+    assert (found["done"], found["planned"]) == (1, 2)
+    assert "1 of 2 runs are done" in CliRunner().invoke(app, [*given, "-o", str(output)]).stdout
 
 
 def test_runs_are_added_to_no_file_of_something_else(suite: Path, tmp_path: Path) -> None:

@@ -68,6 +68,7 @@ def accuracy(
     runs = plan(suite, split_names(methods), seeds, overrides or (), split_names(without), trust, vary.split())
     run = run_taught if share_teachers else run_all
     summary = summarise(run(runs, output, jobs, progress(), limit))
+    summary |= {"done": sum(row["seeds"] for row in summary["rows"]), "planned": len(runs)}
     if plot is not None:
         plot_accuracy(summary, plot)
     if json:
@@ -87,8 +88,8 @@ def accuracy(
         )  # fmt: skip
     shared = ", which share their teachers: they differ less than by themselves" if share_teachers else ""
     show(f"{summary['suite']}, test, mean over seeds{shared}", made)
-    if (done := sum(row["seeds"] for row in summary["rows"])) < len(runs):
-        show(f"{done} of {len(runs)} runs are done. The same command goes on.")
+    if summary["done"] < summary["planned"]:
+        show(f"{summary['done']} of {summary['planned']} runs are done. The same command goes on.")
     for row in summary["rows"]:
         for mean in row.get("trust", ()):
             show(*(f"{row['method']}: {line}" for line in in_words(mean)))
