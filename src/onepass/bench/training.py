@@ -11,10 +11,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onepass.errors import OnepassError
+from onepass.errors import ConfigError, OnepassError, listed
 
 if TYPE_CHECKING:
     from numpy.random import Generator
+
+    from onepass.tasks import MethodChoice
 
 STEPS, ROWS, TOKENS = 12, 32, 24
 
@@ -53,7 +55,7 @@ def _trainer(method: str, num_tasks: int, generator: Generator) -> Callable[[int
     from onepass.encoder.loading import load_encoder
     from onepass.methods import make_method
     from onepass.model import Model
-    from onepass.tasks import MethodChoice, Task
+    from onepass.tasks import Task
     from onepass.training.average import RunningMean
     from onepass.training.loop import Trainer
     from onepass.training.losses import TaskLosses
@@ -62,13 +64,15 @@ def _trainer(method: str, num_tasks: int, generator: Generator) -> Callable[[int
     from onepass.training.options import TrainOptions
     from onepass.training.sets import TaskSet
 
+    choice = _choice(method, num_tasks)
     encoder, tokenizer = load_encoder("embedded")
-    model = Model(make_method(method, encoder), tokenizer, MethodChoice(name=method), "embedded")
+    model = Model(make_method(choice.name, encoder, choice.options), tokenizer, choice, "embedded")
     options, sets = TrainOptions(device="cpu"), []
     rows = STEPS * ROWS
     for number in range(num_tasks):
         task = Task(name=f"task-{number}", text=("text",), label="label", labels=("no", "yes"))
-        ids = generator.integers(1000, encoder.config.vocab_size, rows * TOKENS).astype(np.int32)
+        words = encoder.config.vocab_size
+        ids = generator.integers(min(1000, words // 2), words, rows * TOKENS).astype(np.int32)
         firsts, zeros = np.full(rows, TOKENS, np.int32), np.zeros(rows, np.int64)
         offsets = np.arange(rows + 1, dtype=np.int64) * TOKENS
         examples = Examples(
@@ -87,6 +91,20 @@ def _trainer(method: str, num_tasks: int, generator: Generator) -> Callable[[int
         trainer.step(losses_of, optimizer, [(task, row % rows) for task, row in pairs], losses, mean)
 
     return step
+
+
+def _choice(method: str, num_tasks: int) -> MethodChoice:
+    """A method as `bench accuracy` takes it, with what a training of so many tasks would choose."""
+    from onepass.methods import method_faults, settle_method
+    from onepass.plain_yaml import parse
+    from onepass.tasks import MethodChoice
+
+    name, _, words = method.partition(":")
+    pairs = (word.partition("=") for word in words.split(",") if word)
+    choice = MethodChoice(name=name, options={key: parse(value).value for key, _, value in pairs})
+    if faults := method_faults(choice, num_tasks):
+        raise ConfigError(listed(faults))
+    return settle_method(choice, num_tasks)
 
 
 def peak_memory(suite: str, overrides: Sequence[str] = ()) -> dict[str, Any]:

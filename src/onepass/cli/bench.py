@@ -101,7 +101,7 @@ def training(
     ] = None,
     overrides: Overrides = None,
     tasks: Annotated[str, typer.Option(help="Numbers of tasks, with commas between them.")] = "8,41",
-    method: Annotated[str, typer.Option(help="The method to train.")] = "readers",
+    method: Annotated[str, typer.Option(help="The method to train; options after a colon.")] = "readers",
     json: Json = False,
 ) -> None:
     """Time of a training row as the number of tasks grows. Also the memory of a training on the CPU."""
