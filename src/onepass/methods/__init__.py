@@ -47,6 +47,9 @@ METHODS: dict[str, type[Method]] = {
 LARGEST = EncoderConfig("bert", vocab_size=8, width=768, depth=48, heads=12, ffn_width=8, max_positions=512)
 """In place of an encoder that is not on this disk yet: no smaller one could do with what this cannot"""
 
+MOST = 10_000
+"""The most of a whole number: each is a size of weights, and one that fits no memory was tried before it was told"""
+
 log = logging.getLogger(__name__)
 __all__ = ["METHODS", "Method", "Stage", "States", "check_method", "make_method", "method_faults", "settle_method"]
 
@@ -84,7 +87,7 @@ def mismatch(value: Any, annotation: Any) -> str | None:
     if get_origin(annotation) is Literal:
         return None if value in get_args(annotation) else ", ".join(map(str, get_args(annotation)))
     if annotation is int:
-        return None if type(value) is int and value >= 0 else "a whole number from 0"
+        return None if type(value) is int and 0 <= value <= MOST else f"a whole number from 0 to {MOST}"
     if annotation is float:
         # Not isfinite, for which a whole number may be too large.
         return None if type(value) in (int, float) and abs(value) <= sys.float_info.max else "a number"

@@ -29,6 +29,8 @@ from onepass.methods.experts import Experts, GroupedWeights, can_group, gate_val
 from onepass.methods.folding import once_per_ask
 from onepass.methods.parts import with_parts
 
+MOST_EXPERTS = 64  # each is a copy of every feed-forward, which are two thirds of the encoder
+
 
 class GatedTask(nn.Module):
     """One task's gates, for all layers."""
@@ -61,8 +63,9 @@ class MTTaG(Method):
         divide_losses: bool = True,
     ):
         super().__init__(encoder)
-        if experts < 1:
-            raise ConfigError(f"method 'mttag': experts is {experts}; possible: a whole number from 1 (the paper: 4).")
+        if not 1 <= experts <= MOST_EXPERTS:
+            possible = f"a whole number from 1 to {MOST_EXPERTS} (the paper: 4)"
+            raise ConfigError(f"method 'mttag': experts is {experts}; possible: {possible}.")
         self.gate, self.scaling, self.divide_losses = gate, scaling, divide_losses
         self.num_experts = 1 if gate == "dense" else experts
         self.one_pass = self.reads_once({"gate": gate})

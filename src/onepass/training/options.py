@@ -169,6 +169,8 @@ LIMITS: dict[str, tuple[float, float]] = {
     "dropout": (0, 0.9),
     "layer_decay": (0.01, 1),
     "soup": (1, 100),
+    "teachers": (0, 100),
+    "task_teachers": (0, 100),
     "max_length": (8, math.inf),
     "evaluate_every": (0.01, math.inf),
     "seed": (0, 2**32 - 1),
@@ -303,8 +305,8 @@ def _mismatch(key: str, value: Any, kind: Any) -> str | None:
         right = isinstance(texts, list) and texts and all(isinstance(text, str) and text.strip() for text in texts)
         return None if right else "a path, or a list of paths"
     if kind == int | None:
-        right = value is None or (type(value) is int and value >= 0)
-        return None if right else "none, a whole number from 0"
+        wanted = None if value is None else _mismatch(key, value, int)
+        return wanted and f"none, {wanted}"
     if kind not in (int, float):
         return None
     least, most = LIMITS.get(key, (0, math.inf))
