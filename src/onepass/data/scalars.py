@@ -23,7 +23,8 @@ def python_value(scalar: Any) -> Any:
         return None
     kind, inner = scalar.type, getattr(scalar, "value", None)
     is_time = pa.types.is_temporal(kind)
-    with suppress(ValueError, OverflowError):  # Python's times have no nanoseconds, and end with the year 9999
+    # Python's times have no nanoseconds, and end with the year 9999; a zone that is not known here is a LookupError.
+    with suppress(ValueError, OverflowError, LookupError):
         if not _has_nanoseconds(kind):
             return scalar.as_py()
         if is_time:
