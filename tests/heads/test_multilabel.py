@@ -40,6 +40,9 @@ WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "dear", "bad", "day"]
         ("a, b|c;d", ["a, b", "c;d"]),
         (" joy ", ["joy"]),
         (3, ["3"]),
+        ([0, 1], ["0", "1"]),
+        ('{"choices": ["joy", "lo}ve, hate"]}', ["joy", "lo}ve, hate"]),
+        ({"choices": ["joy"]}, ["joy"]),
     ],
 )
 def test_a_cell_is_a_list_or_a_written_list_or_has_separators(cell: Any, labels: list[str]) -> None:
@@ -51,6 +54,7 @@ def test_a_given_separator_is_the_only_one() -> None:
     assert labels_of("arts, crafts", ";") == ["arts, crafts"]
     assert labels_of("[a]/[b]", "/") == ["[a]", "[b]"]
     assert labels_of('["a/b"]', "/") == ["a/b"]
+    assert labels_of('{"choices": ["a", "b"]}', ",") == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -67,6 +71,10 @@ def test_a_given_separator_is_the_only_one() -> None:
         ([["joy"]], "has ['joy'] among its labels"),
         ("[NaN]", "has nan among its labels"),
         (["joy", " "], "has ' ' among its labels"),
+        ([0.0, 1.0, 0.0], "has a list with a mark for each label, such as [0, 1, 0]"),
+        ("[True, False, False]", "has a list with a mark for each label"),
+        ('{"choices": "joy"}', "which does not parse"),
+        ({"choices": "joy"}, "where a list of labels is needed"),
         (["joy" * 100], "where"),
     ],
 )  # fmt: skip

@@ -72,7 +72,7 @@ class Column:
         """Whether the cells hold lists, as such or written out."""
         cells = [cell for cell in self.cells if cell is not None]
         lists = sum(isinstance(cell, (list, tuple, dict)) or bool(_LIST.fullmatch(str(cell).strip())) for cell in cells)
-        return 2 * lists > len(cells)
+        return 2 * lists > len(cells) or any(cell.startswith('{"choices"') for cell in self.filled)
 
     @cached_property
     def separator(self) -> str:

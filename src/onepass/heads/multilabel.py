@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,21 +25,25 @@ if TYPE_CHECKING:
 
 HALF = 0.5
 ADVICE = 'Write them as a JSON list, ["joy", "love"] or [], or with one of | ; , between them.'
+_CHOICES = re.compile(r"\{\s*\"choices\"\s*:(?P<list>.*)\}", re.DOTALL)
 
 
 def labels_of(cell: Any, separator: str | None = None) -> list[str]:
     """The labels that a cell holds, each once; ValueError if they cannot be told.
 
     A cell is a list, a list written out, or labels with a separator between them; without a given one, the first of
-    | ; , that occurs in the cell is taken for it.
+    | ; , that occurs in the cell is taken for it. Label Studio writes several labels as {"choices": [...]}.
 
     >>> [labels_of(cell) for cell in (["joy", 1], '["joy", "love"]', "joy | love", "joy", [])]
     [['joy', '1'], ['joy', 'love'], ['joy', 'love'], ['joy'], []]
+    >>> labels_of('{"choices": ["joy", "love"]}')
+    ['joy', 'love']
     """
     found = cell
     if isinstance(cell, str):
         text = cell.strip()
-        found = written_list(text)
+        choices = _CHOICES.fullmatch(text)
+        found = written_list(choices["list"] if choices else text)
         if found is None and text[:1] in ("[", "{") and separator is None:
             raise ValueError(f"has {shown_cell(cell)}, which does not parse, where labels are needed. {ADVICE}")
         if found is None:
@@ -46,6 +51,8 @@ def labels_of(cell: Any, separator: str | None = None) -> list[str]:
             found = [part for part in (text.split(mark) if mark else [text]) if part.strip()]
     elif isinstance(cell, (bool, int, float)):
         found = [cell]
+    elif isinstance(cell, dict) and list(cell) == ["choices"]:
+        found = cell["choices"]
     if not isinstance(found, (list, tuple)):
         raise ValueError(f"has {shown_cell(cell)} where a list of labels is needed. {ADVICE}")
     for item in found:
@@ -54,7 +61,13 @@ def labels_of(cell: Any, separator: str | None = None) -> list[str]:
             raise ValueError(
                 f"has {shown_cell(item)} among its labels in {shown_cell(cell)}. Labels are texts or numbers."
             )
-    return list(dict.fromkeys(map(label_text, found)))
+    labels = list(dict.fromkeys(map(label_text, found)))
+    if len(labels) < len(found) and {*labels} <= {"0", "1", "true", "false"}:
+        found_marks = (
+            "has a list with a mark for each label, such as [0, 1, 0], where the labels themselves are needed."
+        )
+        raise ValueError(f"{found_marks} Write the names of those that are marked.")
+    return labels
 
 
 def macro_f1(answers: np.ndarray, targets: np.ndarray) -> float:
