@@ -235,6 +235,21 @@ def test_bad_bytes_beyond_the_header_do_not_hide_the_separator(tmp_path):
     assert column_names(path) == ["text", "o, p"]
 
 
+def test_files_of_one_name_with_a_star_are_read_as_one(write, tmp_path):
+    write("x-2.csv", "text,label\nc,1\nd\ne,2\n")
+    write("x-1.csv", "label,text\n1,a\n2,b\n")
+    write("x-3.csv", "text,label\nf,1\ng,1,2\n")
+    path, faults = tmp_path / "x-*.csv", RowFaults("x")
+    assert column_names(path) == ["label", "text"]
+    rows = [found for chunk in read_chunks(path, ["text"], faults=faults) for found in chunk.rows()]
+    assert rows == [(number, {"text": text}) for number, text in ((1, "a"), (2, "b"), (3, "c"), (5, "e"), (6, "f"))]
+    assert [message.partition(":")[0] for message in faults.messages()] == ["x, row 4", "x, row 7"]
+    with pytest.raises(DataError, match=r"x-1\.csv has no column 'other'"):
+        list(read_chunks(path, ["other"]))
+    with pytest.raises(DataError, match=r"There is no file .*y-\*\.csv"):
+        column_names(tmp_path / "y-*.csv")
+
+
 def test_a_column_asked_for_twice_is_read_once(write):
     assert read(write("t.csv", "a,b\n1,2\n"), ["b", "b"]) == {"b": ["2"]}
     assert read(write("t.jsonl", '{"a": 1, "b": 2}'), ["b", "b"]) == {"b": [2]}

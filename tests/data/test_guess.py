@@ -232,6 +232,45 @@ def test_several_labels_in_a_cell_are_multilabel_where_there_is_that_kind(tmp_pa
     assert "\n    kind: multilabel  # the cells of 'label'" in guess_task_file([path], kinds={"multilabel": None})
 
 
+def test_parts_of_a_table_are_one_task(tmp_path: Path) -> None:
+    for part in range(3):
+        labelled(tmp_path / "tone" / "data" / f"train-0000{part}-of-00003.csv")
+        labelled(tmp_path / "mood" / "train" / f"data-0000{part}-of-00003.csv", columns=("text", "mood"))
+    (tmp_path / "mood" / "dataset_dict.json").write_text('{"splits": ["train"]}')
+    for name, files in ("tone", "data/train-*-of-00003.csv"), ("mood", "train/data-*-of-00003.csv"):
+        task = only(loaded(tmp_path, tmp_path / name))
+        assert (task.name, task.train) == (name, tmp_path / name / files)
+        assert "# in all 120 rows" in (tmp_path / "tasks.yaml").read_text()
+
+
+def test_a_column_of_one_text_is_not_what_is_asked_about(tmp_path: Path) -> None:
+    rows = [("Rate this!", f"some words about {i}", ["no", "yes"][i % 2]) for i in range(40)]
+    path = table(tmp_path / "x.csv", ("Title", "Input.body", "Answer.label"), rows)
+    assert only(loaded(tmp_path, path)).text == ("Input.body",)
+
+
+def test_a_name_with_text_in_it_goes_before_summaries(tmp_path: Path) -> None:
+    rows = [(f"short words {i}", f"more words about {i}", ["no", "yes"][i % 2]) for i in range(40)]
+    path = table(tmp_path / "x.csv", ("summary", "reviewText", "label"), rows)
+    assert only(loaded(tmp_path, path)).text == ("reviewText",)
+
+
+def test_options_that_are_objects_are_no_candidates(tmp_path: Path) -> None:
+    rows = [
+        {"text": f"some words about {i}", "options": [{"id": "a"}, {"id": "b"}], "accept": ["ab"[i % 2]], "answer": "x"}
+        for i in range(40)
+    ]
+    path = tmp_path / "x.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    task = only(loaded(tmp_path, path))
+    assert (task.kind, task.label) == ("multilabel", "accept")
+
+
+def test_several_choices_of_label_studio_are_multilabel_beside_single_ones(tmp_path: Path) -> None:
+    task = only(loaded(tmp_path, labelled(tmp_path / "x.csv", ("ham", "spam", "ham", '{"choices": ["ham", "odd"]}'))))
+    assert (task.kind, task.options) == ("multilabel", {})
+
+
 def test_lists_in_json_are_multilabel(tmp_path: Path) -> None:
     rows = [{"text": f"some words {i}", "labels": ["a", "b"][: i % 3]} for i in range(30)]
     path = tmp_path / "x.jsonl"

@@ -130,6 +130,11 @@ class Column:
             return False
         return 2 <= self.distinct <= min(FEW_VALUES, len(self.filled) / 2) and self.mean_length <= LONGEST_LABEL
 
+    @property
+    def is_constant(self) -> bool:
+        """Whether all of many rows say the same, as the title of a job on a crowd's platform."""
+        return self.distinct == 1 and len(self.filled) > 2
+
     def same_as(self, other: "Column") -> bool:
         """Whether the two say the same in other words, as a label's number and its name do."""
         pairs = list(zip(self.cells, other.cells, strict=True))

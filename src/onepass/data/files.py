@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onepass.data import columnar, conll, delimited, objects
-from onepass.data.rows import Chunk, RowFaults
+from onepass.data.rows import Chunk, PartFaults, RowFaults
 from onepass.errors import DataError, listed
-from onepass.tasks.paths import ONCE, similar
+from onepass.tasks.paths import ONCE, parts_of, similar
 
 __all__ = ["FORMATS", "Chunk", "Format", "RowFaults", "column_names", "format_of", "read_chunks"]
 
@@ -65,7 +65,7 @@ def column_names(path: str | Path) -> list[str]:
     """The names of a file's columns; for jsonl and json those of all rows, so the whole file is read."""
     path = Path(path)
     try:
-        return format_of(path).names(path)
+        return list(dict.fromkeys(name for part in parts_of(path) for name in format_of(part).names(part)))
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
 
@@ -75,13 +75,18 @@ def read_chunks(
 ) -> Iterator[Chunk]:
     """Reads a file in chunks of at most `size` rows, with the columns asked for (all by default).
 
+    Of a name with a star, such as `train-*.parquet`, all the files are read, as if they were one.
     Rows that cannot be read are left out and noted in `faults`, for the caller to raise with its own. Without `faults`
     they are raised at the end of the file. What spoils the whole file is raised at once.
     """
     path = Path(path)
     found = RowFaults(path) if faults is None else faults
     try:
-        yield from format_of(path).chunks(path, columns, size, found)
+        parts = parts_of(path)
+        if parts == [path]:
+            yield from format_of(path).chunks(path, columns, size, found)
+        else:
+            yield from _joined(parts, columns, size, found)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
     except DataError as error:
@@ -90,6 +95,19 @@ def read_chunks(
         raise
     if faults is None:
         found.check()
+
+
+def _joined(parts: Sequence[Path], columns: Sequence[str] | None, size: int, faults: RowFaults) -> Iterator[Chunk]:
+    """The chunks of several files, with their rows counted through."""
+    before = 0
+    for part in parts:
+        own = PartFaults(faults, before)
+        for chunk in format_of(part).chunks(part, columns, size, own):
+            chunk.first_row += before
+            chunk.lines = None  # of which file, no message says
+            own.last = max(own.last, chunk.first_row + len(chunk) - 1)
+            yield chunk
+        before = own.last
 
 
 def format_of(path: Path) -> Format:

@@ -59,10 +59,13 @@ def _text(columns: list[Column]) -> tuple[list[Column], str]:
     for one, two in PAIRS:
         if one in by_name and two in by_name and by_name[one].is_wordy and by_name[two].is_wordy:
             return [by_name[one], by_name[two]], "a pair, by their names"
-    for name in TEXT_NAMES:
-        if name in by_name and not by_name[name].has_few_values:
-            return [by_name[name]], "by its name"
     texts = [column for column in columns if column.is_text]
+    for column in texts:
+        if "text" in column.words:  # reviewText says more than the title or the summary beside it
+            return [column], "by its name ('text' is in it)"
+    for name in TEXT_NAMES:
+        if name in by_name and not by_name[name].has_few_values and not by_name[name].is_constant:
+            return [by_name[name]], "by its name"
     for name in TEXT_NAMES:
         for column in texts:
             if name in column.words:

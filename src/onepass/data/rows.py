@@ -82,6 +82,31 @@ class RowFaults:
             raise DataError(listed(self.messages()))
 
 
+class PartFaults(RowFaults):
+    """Faults of one file of several, noted with those of the others; rows are counted through."""
+
+    def __init__(self, whole: RowFaults, before: int) -> None:
+        self.whole = whole
+        self.before = before
+        self.last = before
+        """The last row met so far"""
+
+    def __bool__(self) -> bool:
+        return bool(self.whole)
+
+    @property
+    def broke_off(self) -> bool:  # type: ignore[override]
+        return self.whole.broke_off
+
+    @broke_off.setter
+    def broke_off(self, value: bool) -> None:
+        self.whole.broke_off = value
+
+    def add(self, row: int, what: str, line: int | None = None) -> None:
+        self.last = max(self.last, self.before + row)
+        self.whole.add(self.before + row, what)
+
+
 def unique(path: Path, names: Sequence[str]) -> list[str]:
     """The names of the columns, if no two are the same."""
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]

@@ -70,7 +70,7 @@ def _choice(by_name: dict[str, Column]) -> Guess | None:
     if len(columns) > 1:
         options: Options = {"choices": [column.name for column in columns]}
         reason = "there are columns of candidates"
-    elif several is not None and several.is_list:
+    elif several is not None and several.is_list and not _holds_objects(several):
         options = {"choices": several.name}
         reason = f"{several.name!r} are lists of candidates"
     else:
@@ -83,6 +83,11 @@ def _choice(by_name: dict[str, Column]) -> Guess | None:
     if (question := by_name.get("question")) is not None and question is not context:
         texts.append(question)
     return Guess("choice", reason, texts, "what candidates are for", label, "the number or the text of one", options)
+
+
+def _holds_objects(column: Column) -> bool:
+    """Whether candidates are more than texts, as Prodigy writes them."""
+    return any("{" in str(cell)[:2] for cell in column.cells if isinstance(cell, (list, dict)))
 
 
 def _words(by_name: dict[str, Column]) -> Guess | None:

@@ -19,8 +19,10 @@ SPLITS = {
     **dict.fromkeys(("validation", "valid", "val", "dev"), "validation"),
     **dict.fromkeys(("test", "testing"), "test"),
 }
+NO_DATA = ("dataset_info.json", "dataset_dict.json", "dataset_infos.json", "state.json")  # of the hub's library
 _WORDS = "|".join(SPLITS)
-_SPLIT_LAST = re.compile(rf"(?:(?P<name>.+)[-_. ])?(?P<split>{_WORDS})(?:-\d+-of-\d+)?", re.IGNORECASE)
+_PART = re.compile(r"-(?:\d+|\*)-of-(\d+)$")  # as the hub and its library name the files that a table is parted into
+_SPLIT_LAST = re.compile(rf"(?:(?P<name>.+)[-_. ])?(?P<split>{_WORDS})", re.IGNORECASE)
 _SPLIT_FIRST = re.compile(rf"(?P<split>{_WORDS})[-_. ](?P<name>.+)", re.IGNORECASE)
 
 
@@ -44,7 +46,9 @@ def find_files(paths: Sequence[str | Path]) -> list[Path]:
         if path.is_dir():
             inside = sorted([*path.glob("*"), *path.glob("*/*")])
             seen = [file for file in inside if not any(part.startswith(".") for part in file.relative_to(path).parts)]
-            found = [file for file in seen if file.suffix.lower() in FORMATS and file.is_file()]
+            found = [
+                file for file in seen if file.suffix.lower() in FORMATS and file.name not in NO_DATA and file.is_file()
+            ]
             if not found:
                 raise DataError(f"There is no data file in {path}. Files can be {', '.join(FORMATS)}.")
             files += found
@@ -62,6 +66,7 @@ def find_sources(files: list[Path], named: Container[Path]) -> list[Source]:
     """
     sources: dict[tuple[str, Path], Source] = {}
     faults, broken = [], []
+    files = _with_parts_joined(files)
     for path in files:
         name, split, folder = _parted(path, files)
         source = sources.setdefault((name.casefold(), folder), Source(name))
@@ -77,7 +82,9 @@ def find_sources(files: list[Path], named: Container[Path]) -> list[Source]:
             del source.files[split]
             broken.append((path, source, str(error)))
     for path, source, fault in broken:
-        if path in named or source.files:  # without it another split of its task would take its place
+        if (
+            path in named or "*" in path.name or source.files
+        ):  # without it another split of its task would take its place
             faults.append(fault)
         else:  # it only happens to lie there
             log.warning("%s It is left out.", fault)
@@ -94,15 +101,29 @@ def _parted(path: Path, files: list[Path]) -> tuple[str, str, Path]:
     x-train.csv, train_x.csv, x/train.csv and train/x.csv are all the split 'train' of 'x'.
     """
     folder = path.absolute().parent
-    if match := _SPLIT_LAST.fullmatch(path.stem):
-        return match["name"] or folder.name or "task", SPLITS[match["split"].casefold()], folder
-    if match := _SPLIT_FIRST.fullmatch(path.stem):
+    stem = _PART.sub("", path.stem)
+    if match := _SPLIT_LAST.fullmatch(stem):
+        return match["name"] or _name(folder.name, folder.parent) or "task", SPLITS[match["split"].casefold()], folder
+    if match := _SPLIT_FIRST.fullmatch(stem):
         # Beside test.csv, train_partial.csv is no file of a task 'partial'.
         bare = any(file.absolute().parent == folder and file.stem.casefold() in SPLITS for file in files)
         return folder.name if bare else match["name"], SPLITS[match["split"].casefold()], folder
     if folder.name.casefold() in SPLITS:
-        return path.stem, SPLITS[folder.name.casefold()], folder.parent
-    return path.stem, "", folder
+        return _name(stem, folder.parent), SPLITS[folder.name.casefold()], folder.parent
+    return _name(stem, folder), "", folder
+
+
+def _name(stem: str, folder: Path) -> str:
+    """The name of a file or a folder; on the hub most of them are called `data`."""
+    return folder.name if stem == "data" and folder.name else stem
+
+
+def _with_parts_joined(files: list[Path]) -> list[Path]:
+    """The files, with one name with a star for all that are parts of one table."""
+    joined = [path.with_name(_PART.sub(r"-*-of-\1", path.stem) + path.suffix) for path in files]
+    return list(
+        dict.fromkeys(name if joined.count(name) > 1 else path for path, name in zip(files, joined, strict=True))
+    )
 
 
 def with_shared_tests(sources: list[Source]) -> list[Source]:

@@ -51,9 +51,17 @@ def with_whole_paths(options: dict[str, Any], folder: Path, part: bool = False) 
     }  # fmt: skip
 
 
+def parts_of(path: Path) -> list[Path]:
+    """The files that a name with a star stands for, by their names; of any other name the file itself."""
+    if "*" not in path.name or path.exists():
+        return [path]
+    return sorted(part for part in path.parent.glob(path.name) if part.is_file()) or [path]
+
+
 def unreadable(path: Path) -> str:
     """Why a data file cannot be read, if so."""
     try:
+        path = parts_of(path)[0]
         if path.is_dir():
             return f"{str(path)!r} is a folder. Give a data file."
         if path.is_file():
