@@ -75,7 +75,10 @@ def option_fault(name: str, key: str, value: Any, known: Mapping[str, inspect.Pa
         others = [repr(other) for other in METHODS if key in options_of(other)]
         hint = f" It is an option of {', '.join(others)}." if others else ""
         return f"method {name!r}: {unknown('option', key, known)}{hint} Options: {described}."
-    wanted = mismatch(value, known[key].annotation)
+    annotation = known[key].annotation
+    wanted = mismatch(value, annotation)
+    if not wanted and type(value) is int and value > MOST and int in (annotation, *get_args(annotation)):
+        wanted = f"a whole number from 0 to {MOST}"
     return f"method {name!r}: {key} is {value!r}; possible: {wanted}." if wanted else ""
 
 
@@ -87,7 +90,7 @@ def mismatch(value: Any, annotation: Any) -> str | None:
     if get_origin(annotation) is Literal:
         return None if value in get_args(annotation) else ", ".join(map(str, get_args(annotation)))
     if annotation is int:
-        return None if type(value) is int and 0 <= value <= MOST else f"a whole number from 0 to {MOST}"
+        return None if type(value) is int and value >= 0 else "a whole number from 0"
     if annotation is float:
         # Not isfinite, for which a whole number may be too large.
         return None if type(value) in (int, float) and abs(value) <= sys.float_info.max else "a number"
