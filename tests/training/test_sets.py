@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from onepass.data import reading
 from onepass.data.examples import Ragged
+from onepass.data.files import read_chunks
 from onepass.encoder.loading import load_encoder
 from onepass.errors import DataError
 from onepass.tasks import read_task_file
@@ -38,6 +40,42 @@ def test_the_faults_of_all_files_come_at_once(news: Path, tokenizer):
     assert "2 faults" in str(error.value)
     assert "topic.csv" in str(error.value) and "'topic'" in str(error.value)
     assert "same.csv" in str(error.value) and "only 'yes'" in str(error.value)
+
+
+def test_a_wide_table_is_read_once_for_all_its_tasks(tmp_path: Path, tokenizer, monkeypatch: pytest.MonkeyPatch):
+    names = ["calm", "loud", "odd"]
+    rows = [
+        f"the goal {i}," + ",".join(str(i // 7 % 2) if i % (k + 1) == 0 else "" for k in range(3)) for i in range(60)
+    ]
+    (tmp_path / "wide.csv").write_text("\n".join([f"text,{','.join(names)}", *rows]))
+    tasks = {name: {"train": tmp_path / "wide.csv", "text": "text", "label": name} for name in names}
+    tasks["sum"] = tasks["calm"] | {"kind": "regression", "validation": tmp_path / "wide.csv"}
+    alone = [read_sets(read_task_file({"tasks": {name: tasks[name]}}), tokenizer)[0] for name in tasks]
+    opened = []
+    monkeypatch.setattr(reading, "read_chunks", lambda *a, **k: opened.append(a[0]) or read_chunks(*a, **k))
+    found = read_sets(read_task_file({"tasks": tasks}), tokenizer)
+    assert len(opened) == 3  # for labels, for train, for validation
+    for one, other in zip(found, alone, strict=True):
+        assert one.task == other.task
+        for mine, theirs in ((one.train, other.train), (one.validation, other.validation)):
+            assert np.array_equal(mine.ids, theirs.ids) and np.array_equal(mine.rows, theirs.rows)
+            assert np.array_equal(mine.targets, theirs.targets)
+
+
+def test_faults_of_several_tasks_of_a_wide_table_come_at_once(tmp_path: Path, tokenizer):
+    (tmp_path / "wide.csv").write_text("text,one,two,three\na,,x,1\nb,,y,2\n")
+    keys = {"train": tmp_path / "wide.csv", "text": "text"}
+    tasks = {
+        "one": keys | {"label": "one"},
+        "two": keys | {"label": "two", "kind": "regression"},
+        "three": keys | {"label": "three", "labels": ["1"]},
+    }
+    with pytest.raises(DataError) as error:
+        read_sets(read_task_file({"tasks": tasks}), tokenizer)
+    assert "task 'two' has 'x' where a number" in str(error.value) and "task 'three' has label '2'" in str(error.value)
+    tasks["two"], tasks["three"] = keys | {"label": "two"}, keys | {"label": "three"}
+    with pytest.raises(DataError, match="task 'one' has no row to learn from"):
+        read_sets(read_task_file({"tasks": tasks}), tokenizer)
 
 
 def test_a_label_that_only_validation_has_is_refused(news: Path, tokenizer):

@@ -72,18 +72,28 @@ class Reader(Protocol):
 
 def find_labels(task: Task, source: str | Path, kind: Reader) -> tuple[str, ...]:
     """The labels of a task: those it names itself, else the distinct ones of a file, sorted, by number if all are."""
-    if task.labels:
-        return task.labels
-    found: set[str] = set()
+    return find_all_labels([task], source, [kind])[0]
+
+
+def find_all_labels(tasks: Sequence[Task], source: str | Path, kinds: Sequence[Reader]) -> list[tuple[str, ...]]:
+    """The labels of tasks that read one file, which is read once."""
+    found: list[set[str]] = [set() for _ in tasks]
     faults = RowFaults(source)
-    for chunk in _checked_chunks(source, kind.columns(task), faults):
+    wanted = [one for one in zip(tasks, kinds, found, strict=True) if not one[0].labels]
+    columns = _columns((task, kind) for task, kind, _ in wanted)
+    for chunk in _checked_chunks(source, columns, faults) if wanted else ():
         for number, row in chunk.rows():
-            try:
-                if not kind.blank(task, row) and _is_read(task, row, kind):
-                    found.update(kind.labels_in(task, row))
-            except ValueError as error:
-                _add_fault(faults, chunk, number, task, error)
-    return tuple(_sorted_labels(found))
+            for task, kind, own in wanted:
+                try:
+                    if not kind.blank(task, row) and _is_read(task, row, kind):
+                        own.update(kind.labels_in(task, row))
+                except ValueError as error:
+                    _add_fault(faults, chunk, number, task, error)
+    return [task.labels or tuple(_sorted_labels(own)) for task, own in zip(tasks, found, strict=True)]
+
+
+def _columns(readers: Iterable[tuple[Task, Reader]]) -> list[str]:
+    return list(dict.fromkeys(column for task, kind in readers for column in kind.columns(task)))
 
 
 def _is_read(task: Task, row: Row, kind: Reader) -> bool:
@@ -97,46 +107,80 @@ def _is_read(task: Task, row: Row, kind: Reader) -> bool:
 
 def read_examples(task: Task, source: str | Path, kind: Reader, tokenizer: Encodes, labels: Sequence[str]) -> Examples:
     """Read and tokenise the rows of a file that carry a label for the task; all faults are raised as one DataError."""
-    store = Store()
+    return read_all_examples([task], source, [kind], tokenizer, [labels])[0]
+
+
+def read_all_examples(
+    tasks: Sequence[Task],
+    source: str | Path,
+    kinds: Sequence[Reader],
+    tokenizer: Encodes,
+    labels: Sequence[Sequence[str]],
+) -> list[Examples]:
+    """The same for tasks that read one file, which is read once: a wide table may have columns for hundreds."""
     faults = RowFaults(source)
+    readers = [_Rows(*one) for one in zip(tasks, kinds, labels, strict=True)]
     seen = 0
-    for chunk in _checked_chunks(source, kind.columns(task), faults):
-        items: list[Item] = []
-        targets: list[Any] = []
-        numbers: list[int] = []
+    for chunk in _checked_chunks(source, _columns(zip(tasks, kinds, strict=True)), faults):
         for number, row in chunk.rows():
             seen += 1
-            try:
-                if kind.blank(task, row):
-                    continue
-                item = kind.item(task, row)
-                if item is None or item.blank:
-                    store.blank_rows.append(number)
-                    continue
-                target = kind.target(row, task, labels)
-            except ValueError as error:
-                _add_fault(faults, chunk, number, task, error)
-                continue
-            items.append(item)
-            targets.append(target)
-            numbers.append(number)
-        # After a fault the rows are only checked, so that the user does not wait for tokens that nobody will use.
-        if items and not faults:
-            tokens = tokenise(items, tokenizer, kind.points, kind.windows)
-            for place in [place for place, one in enumerate(tokens) if one.empty][::-1]:
-                store.blank_rows.append(numbers[place])  # what it has of a text makes no token
-                del items[place], targets[place], numbers[place], tokens[place]
-            if items:
-                store.add(items, tokens, targets, numbers)
+            for reader in readers:
+                try:
+                    reader.read(number, row)
+                except ValueError as error:
+                    _add_fault(faults, chunk, number, reader.task, error)
+        for reader in readers:
+            # After a fault the rows are only checked, so that the user does not wait for tokens that nobody will use.
+            reader.keep(None if faults else tokenizer)
     if not seen:
         raise DataError(f"{source} has no rows.")
-    if not store.rows:
-        blank = f"; {len(store.blank_rows)} labelled rows have a blank text" if store.blank_rows else ""
-        raise DataError(
-            f"{source}: task {task.name!r} has no row to learn from ({seen} rows, column {task.label!r}{blank}). "
+    if lacking := [reader.lack(seen) for reader in readers if not reader.store.rows]:
+        raise DataError(listed(f"{source}: {lack}" for lack in lacking))
+    return [
+        readers.pop(0).store.examples() for _ in tasks
+    ]  # taken off, so that no task's rows are there twice for long
+
+
+class _Rows:
+    """The rows of one task, while its file is read."""
+
+    def __init__(self, task: Task, kind: Reader, labels: Sequence[str]) -> None:
+        self.task, self.kind, self.labels = task, kind, labels
+        self.store = Store()
+        self.items: list[Item] = []  # of this chunk
+        self.targets: list[Any] = []
+        self.numbers: list[int] = []
+
+    def read(self, number: int, row: Row) -> None:
+        if self.kind.blank(self.task, row):
+            return
+        item = self.kind.item(self.task, row)
+        if item is None or item.blank:
+            self.store.blank_rows.append(number)
+            return
+        self.targets.append(self.kind.target(row, self.task, self.labels))
+        self.items.append(item)
+        self.numbers.append(number)
+
+    def keep(self, tokenizer: Encodes | None) -> None:
+        """Tokenise what was read of a chunk, and forget its texts."""
+        items, targets, numbers = self.items, self.targets, self.numbers
+        self.items, self.targets, self.numbers = [], [], []
+        if tokenizer is None or not items:
+            return
+        tokens = tokenise(items, tokenizer, self.kind.points, self.kind.windows)
+        for place in [place for place, one in enumerate(tokens) if one.empty][::-1]:
+            self.store.blank_rows.append(numbers[place])  # what it has of a text makes no token
+            del items[place], targets[place], numbers[place], tokens[place]
+        if items:
+            self.store.add(items, tokens, targets, numbers)
+
+    def lack(self, seen: int) -> str:
+        blank = f"; {len(self.store.blank_rows)} labelled rows have a blank text" if self.store.blank_rows else ""
+        return (
+            f"task {self.task.name!r} has no row to learn from ({seen} rows, column {self.task.label!r}{blank}). "
             "Give the column that holds its labels as `label` and the column of the text as `text`."
         )
-    return store.examples()
 
 
 def _sorted_labels(found: set[str]) -> list[str]:

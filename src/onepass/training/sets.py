@@ -2,7 +2,7 @@
 
 import hashlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 
 from onepass.data.examples import Examples, Ragged
 from onepass.data.hub import PREFIX, hub_file
-from onepass.data.reading import find_labels, read_examples
+from onepass.data.reading import find_all_labels, read_all_examples
 from onepass.data.split import split
 from onepass.encoder.tokenizer import Tokenizer
 from onepass.errors import DataError, listed
@@ -32,21 +32,8 @@ class TaskSet:
 
 
 def read_sets(file: TaskFile, tokenizer: Tokenizer) -> list[TaskSet]:
-    """Read and tokenise the training and validation rows of every task of a task file."""
+    """Read and tokenise every task's training and validation rows; all files' faults are raised as one DataError."""
     return read_sets_of(file.tasks.values(), tokenizer)
-
-
-def read_sets_of(tasks: Iterable[Task], tokenizer: Tokenizer, least_rows: int = 0) -> list[TaskSet]:
-    """As `read_set` each of some tasks; all files' faults are raised as one DataError."""
-    sets, faults = [], []
-    for task in tasks:
-        try:
-            sets.append(read_set(task, tokenizer, least_rows))
-        except DataError as error:
-            faults.append(str(error))
-    if faults:
-        raise DataError(listed(list(dict.fromkeys(faults))))
-    return sets
 
 
 def read_set(task: Task, tokenizer: Tokenizer, least_rows: int = 0) -> TaskSet:
@@ -54,14 +41,63 @@ def read_set(task: Task, tokenizer: Tokenizer, least_rows: int = 0) -> TaskSet:
 
     Of fewer than `least_rows` rows none is held back for validation, unless validation is a file.
     """
-    kind = make_kind(task)
-    source = path_of(task, "train")
-    task = task.model_copy(update={"labels": find_labels(task, source, kind)})
-    train = read_examples(task, source, kind, tokenizer, task.labels)
+    return read_sets_of([task], tokenizer, least_rows)[0]
+
+
+def read_sets_of(tasks: Iterable[Task], tokenizer: Tokenizer, least_rows: int = 0) -> list[TaskSet]:
+    """The same for several tasks; a file that several of them read is read once."""
+    tasks = list(tasks)
+    faults: list[str] = []
+    train = _read_files({task.name: task for task in tasks}, "train", tokenizer, faults)
+    apart = {name: task for name, (task, _) in train.items() if not isinstance(task.validation, float)}
+    validation = _read_files(apart, "validation", tokenizer, faults)
+    sets = []
+    for name in [name for name, (task, _) in train.items() if name not in apart or name in validation]:
+        try:
+            rows = validation.pop(name)[1] if name in apart else None
+            sets.append(_finished(*train.pop(name), rows, tokenizer, least_rows))
+        except DataError as error:
+            faults.append(str(error))
+    if faults:
+        raise DataError(listed(list(dict.fromkeys(faults))))
+    order = {task.name: place for place, task in enumerate(tasks)}
+    return sorted(sets, key=lambda item: order[item.task.name])
+
+
+def _read_files(
+    tasks: Mapping[str, Task], split_name: str, tokenizer: Tokenizer, faults: list[str]
+) -> dict[str, tuple[Task, Examples]]:
+    """The rows of a split of these tasks, file by file, and the tasks with their labels; without those with faults."""
+    by_file: dict[Path, list[Task]] = {}
+    for task in tasks.values():
+        try:
+            by_file.setdefault(path_of(task, split_name), []).append(task)
+        except DataError as error:
+            faults.append(str(error))
+    found: dict[str, tuple[Task, Examples]] = {}
+    for source, own in by_file.items():
+        kinds = [make_kind(task) for task in own]
+        try:
+            labels = [task.labels for task in own]
+            if split_name == "train":
+                labels = find_all_labels(own, source, kinds)
+                own = [task.model_copy(update={"labels": names}) for task, names in zip(own, labels, strict=True)]
+            rows = read_all_examples(own, source, kinds, tokenizer, labels)
+        except DataError as error:
+            faults.append(str(error))
+        else:
+            found |= {task.name: (task, rows.pop(0)) for task in own}
+    return found
+
+
+def _finished(
+    task: Task, train: Examples, validation: Examples | None, tokenizer: Tokenizer, least_rows: int
+) -> TaskSet:
+    """A task with what its kind learns from the training rows, of which a share is held back if that is wanted."""
+    kind, source = make_kind(task), path_of(task, "train")
     if isinstance(task.validation, float):
         train, validation = split(train, task.validation if len(train) >= least_rows else 0.0, SPLIT_SEED)
-    else:
-        validation = read_examples(task, path_of(task, "validation"), kind, tokenizer, task.labels)
+    assert validation is not None
     if not len(validation) and len(train) >= least_rows:
         log.warning("%s: none of its %d rows can be spared for validation: it is not scored", task.name, len(train))
     named = [f"Task {task.name!r}, {fault}" for fault in kind.named_faults(task)]
