@@ -235,6 +235,44 @@ def test_bad_bytes_beyond_the_header_do_not_hide_the_separator(tmp_path):
     assert column_names(path) == ["text", "o, p"]
 
 
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_labels_of_the_hubs_library_are_words(tmp_path, ending):
+    label = {"names": ["ham", "spam"], "_type": "ClassLabel"}
+    features = {
+        "text": {"dtype": "string", "_type": "Value"},
+        "label": label,
+        "tags": {"feature": label, "_type": "List"},
+        "old": [label],
+    }
+    columns = {
+        "text": ["a", "b", "c", "d"],
+        "label": [1, 0, -1, None],
+        "tags": [[0, 1], [], None, [-1]],
+        "n": [0, 1, 0, 1],
+    }
+    table = pa.table(columns | {"old": [[1], [0], [], None]})
+    written = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+    path = tmp_path / f"x.{ending}"
+    if ending == "parquet":
+        pyarrow.parquet.write_table(written, path)
+    else:
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, written.schema) as stream:
+            stream.write_table(written)
+    assert read(path) == columns | {
+        "label": ["spam", "ham", None, None],
+        "tags": [["ham", "spam"], [], None, [None]],
+        "old": [["spam"], ["ham"], [], None],
+    }
+    for broken in (
+        "{",
+        "[]",
+        '{"info": {"features": [1]}}',
+        '{"info": {"features": {"label": {"_type": "ClassLabel"}}}}',
+    ):
+        pyarrow.parquet.write_table(table.replace_schema_metadata({"huggingface": broken}), tmp_path / "y.parquet")
+        assert read(tmp_path / "y.parquet")["label"] == [1, 0, -1, None]
+
+
 def test_files_of_one_name_with_a_star_are_read_as_one(write, tmp_path):
     write("x-2.csv", "text,label\nc,1\nd\ne,2\n")
     write("x-1.csv", "label,text\n1,a\n2,b\n")

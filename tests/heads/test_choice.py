@@ -80,6 +80,11 @@ def test_labels_are_numbers_or_texts_or_several(label: Any, first: int, target: 
     assert kind.target(ROW | {"label": label}, TASK, ()).value.tolist() == target
 
 
+def test_a_label_may_be_the_name_of_the_candidates_column() -> None:
+    kind = Choice(choices=["choice1", "choice2"])
+    assert [kind.meant(label, ["it rained", "he slept"]) for label in ("choice2", 0)] == ["he slept", "it rained"]
+
+
 def test_a_label_that_could_be_a_number_or_a_text_is_no_guess() -> None:
     row = {"premise": "How many legs?", "names": ["2", "4", "6", "8"], "label": 2}
     with pytest.raises(

@@ -1,13 +1,14 @@
-"""Parquet, Arrow and Feather files, read batch by batch; values keep their types.
+"""Parquet, Arrow and Feather files, read batch by batch; values keep their types, but labels with names become words.
 
 pyarrow is imported when such a file is read: text files do without it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from onepass.data.classlabels import in_words, label_names
 from onepass.data.rows import Chunk, RowFaults, unique, wanted
 from onepass.data.scalars import python_value, python_values
 from onepass.errors import DataError
@@ -25,7 +26,8 @@ def parquet_names(path: Path) -> list[str]:
 def parquet_chunks(path: Path, columns: Sequence[str] | None, size: int, faults: RowFaults) -> Iterator[Chunk]:
     with _opened_parquet(path) as file:
         names = wanted(path, columns, _names(path, file.schema_arrow))
-        yield from _chunks(path, file.iter_batches(batch_size=size, columns=names), names, size)
+        known = label_names(file.schema_arrow)
+        yield from _chunks(path, file.iter_batches(batch_size=size, columns=names), names, size, known)
 
 
 def arrow_names(path: Path) -> list[str]:
@@ -38,7 +40,7 @@ def arrow_chunks(path: Path, columns: Sequence[str] | None, size: int, faults: R
     with _opened_arrow(path, names) as reader:
         is_stream = not hasattr(reader, "num_record_batches")
         batches = reader if is_stream else map(reader.get_batch, range(reader.num_record_batches))
-        yield from _chunks(path, batches, names, size)
+        yield from _chunks(path, batches, names, size, label_names(reader.schema))
 
 
 def _names(path: Path, schema: Any) -> list[str]:
@@ -77,7 +79,9 @@ def _opened_arrow(path: Path, columns: Sequence[str] | None = None) -> Iterator[
         yield reader
 
 
-def _chunks(path: Path, batches: Iterable[Any], columns: Sequence[str], size: int) -> Iterator[Chunk]:
+def _chunks(
+    path: Path, batches: Iterable[Any], columns: Sequence[str], size: int, labels: Mapping[str, list[str]]
+) -> Iterator[Chunk]:
     row = 1
     left = iter(batches)
     while True:
@@ -87,7 +91,10 @@ def _chunks(path: Path, batches: Iterable[Any], columns: Sequence[str], size: in
             return
         for start in range(0, batch.num_rows, size):
             part = batch.slice(start, size)
-            yield Chunk(row, {name: _values(path, name, row, part.column(name)) for name in columns})
+            found = {name: _values(path, name, row, part.column(name)) for name in columns}
+            for name in labels.keys() & found.keys():
+                found[name] = in_words(found[name], labels[name])
+            yield Chunk(row, found)
             row += part.num_rows
 
 

@@ -149,6 +149,8 @@ class Choice(Kind):
         by_number = None
         if number is not None and self.numbered_from != TEXTS and 0 <= number - self.first < len(candidates):
             by_number = candidates[number - self.first]
+        if by_text is None and by_number is None and text in self.choices and len(candidates) == len(self.choices):
+            by_text = candidates[self.choices.index(text)]  # named by its column, as in COPA of the hub
         if self.numbered_from is None and None not in (by_text, by_number) and by_text != by_number:
             raise ValueError(
                 f"has the answer {shown(right)}, which is the text of one candidate and the number of another. Say "
