@@ -251,6 +251,9 @@ def test_pairs_leak_only_as_pairs(tmp_path: Path) -> None:
         (["yes", "no", "NA"] * 20, "missing values", "look like missing values: NA (20)"),
         (["yes"] * 200 + ["no"] * 7 + ["so"] * 8, "rare labels", "1 label with fewer than 8 rows in train: no (7)"),
         (["yes", "no", "nan"] * 20 + ["None"] * 20, "missing values", "look like missing values: nan (20), None (20)"),
+        (["yes", "no", "\\N"] * 20, "missing values", "look like missing values: \\N (20)"),
+        (["film", "news", "news/film"] * 20, "joined labels", "made of its other labels: news/film (20)"),
+        (["film", "news", "film\nnews"] * 20, "joined labels", r"made of its other labels: film\nnews (20)"),
         (["yes"] * 211 + ["no"] * 10, "imbalance", "211 rows in train are 'yes', 10 'no'"),
         ([f"label {i // 2}" for i in range(300)] + ["x"], "rare labels", "151 labels with fewer than 8 rows"),
         ([f"label {i}" for i in range(300)], "many labels", "300 different labels in 300 rows"),
@@ -415,6 +418,13 @@ def test_labels_that_are_made_of_others_are_told(tmp_path: Path) -> None:
     found = report({"train": table(tmp_path / "train.csv", rows(400, labels))})
     assert one(found, "joined labels").found.endswith("made of its other labels: Film, TV (100)")
     assert sorts(report({"train": table(tmp_path / "train.csv", rows(400, labels[:2]))})) == []
+
+
+def test_a_first_line_that_looks_like_a_row_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "train.csv"
+    path.write_text("\n".join(f"this is the text {i},{'ab'[i % 2]}" for i in range(40)))
+    found = report({"train": path, "text": "this is the text 0", "label": "a"})
+    assert "'a' for a column and for a label" in one(found, "no header").found
 
 
 def test_a_file_that_breaks_off_gives_no_verdict_on_labels(tmp_path: Path) -> None:

@@ -235,6 +235,31 @@ def test_bad_bytes_beyond_the_header_do_not_hide_the_separator(tmp_path):
     assert column_names(path) == ["text", "o, p"]
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"columns": ["text", "n"], "index": [5, 6, 7], "data": [["a", 1], ["b", 2], ["c", None]]},
+        {"schema": {"fields": []}, "data": [{"text": "a", "n": 1}, {"text": "b", "n": 2}, {"text": "c"}]},
+        {"data": [{"text": "a", "n": 1}, {"text": "b", "n": 2}, {"text": "c"}]},
+        {"version": "1", "tags": ["x"], "rows": [{"text": "a", "n": 1}, {"text": "b", "n": 2}, {"text": "c"}]},
+        {"0": {"text": "a", "n": 1}, "1": {"text": "b", "n": 2}, "2": {"text": "c"}},
+        {"text": {"x": "a", "y": "b", "z": "c"}, "n": {"x": 1, "y": 2, "z": None}},
+        {"text": {"0": "a", "1": "b", "2": "c"}, "n": {"0": 1, "1": 2, "2": None}},
+    ],
+)
+def test_rows_of_a_json_file_may_stand_in_an_object(write, content):
+    assert read(write("x.json", json.dumps(content))) == {"text": ["a", "b", "c"], "n": [1, 2, None]}
+
+
+def test_more_columns_than_rows_are_columns_where_pandas_numbers_the_rows(write):
+    assert read(write("x.json", '{"a": {"0": 1}, "b": {"0": 2}, "c": {"0": 3}}')) == {"a": [1], "b": [2], "c": [3]}
+
+
+def test_a_line_for_excel_is_told(write):
+    with pytest.raises(DataError, match=r"line 1: 'sep=' is a word to Excel, where the columns are named\. Remove"):
+        column_names(write("x.csv", "sep=;\r\ntext;label\r\na;b\r\n"))
+
+
 @pytest.mark.parametrize("ending", ["parquet", "arrow"])
 def test_labels_of_the_hubs_library_are_words(tmp_path, ending):
     label = {"names": ["ham", "spam"], "_type": "ClassLabel"}

@@ -82,6 +82,10 @@ def _header(path: Path, reader: Any) -> tuple[list[str], list[str]]:
     except csv.Error as error:
         raise DataError(f"{path}, line 1: the header: {csv_problem(error)}") from None
     header = [field.strip() for field in fields]
+    if header and header[0].lower().startswith("sep="):
+        raise DataError(
+            f"{path}, line 1: {header[0]!r} is a word to Excel, where the columns are named. Remove the line."
+        )
     names = unique(path, [name for name in header if name])
     if not names:
         raise DataError(f"{path} has no header. The first line must name the columns.")

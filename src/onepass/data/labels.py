@@ -13,8 +13,10 @@ from onepass.tasks import SEPARATORS, Task
 
 FEW_ROWS = 8  # of a label in train
 IMBALANCE = 20  # rows of the largest label for one of the smallest
-MISSING = ("nan", "NaN", "NaT", "null", "NULL", "None", "n/a", "NA", "N/A", "#N/A", "<NA>")
+MISSING = ("nan", "NaN", "NaT", "null", "NULL", "\\N", "None", "n/a", "NA", "N/A", "#N/A", "<NA>")
 """As programs write a missing value"""
+JOINING = (*SEPARATORS, "/", "+", "&", "#", "\n", " ")
+"""What programs and people write between several labels of a cell"""
 
 
 def unknown_labels(split: SplitRows, labels: tuple[str, ...]) -> Iterator[Finding]:
@@ -63,6 +65,9 @@ def _doubtful(task: Task, train: SplitRows, counts: Mapping[str, int]) -> Iterat
     if (outside := train.kind.outside) and outside not in counts and all(map(str.isdecimal, counts)):
         found = f"has tags that are numbers, and no {outside!r}: {counted(counts, SHOWN)}"
         yield train.warning("numbered tags", found, "Each word is a span then: write the names the numbers stand for.")
+    if task.label in counts and len(task.text[0].split()) > 3:
+        found = f"has {short(task.label)!r} for a column and for a label: the first line of its file looks like a row"
+        yield train.warning("no header", found, "It is not learned. The first line must name the columns.")
     variants: dict[str, list[str]] = {}
     for label in dict.fromkeys([*task.labels, *counts]):
         variants.setdefault(_folded(label), []).append(label)
@@ -97,7 +102,7 @@ def _scarce(task: Task, train: SplitRows, counts: Mapping[str, int]) -> Iterator
 
 def _is_of_others(label: str, labels: Container[str]) -> bool:
     """Whether a label is other ones with a separator between them."""
-    parts = [label.split(mark) for mark in SEPARATORS if mark in label]
+    parts = [label.split(mark) for mark in JOINING if mark in label]
     return any(all(part.strip() in labels for part in some) for some in parts)
 
 

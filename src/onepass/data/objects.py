@@ -90,6 +90,7 @@ def _json_columns(path: Path, faults: RowFaults) -> tuple[Columns, set[int]]:
     except ValueError as error:
         raise DataError(f"{path}: is not valid JSON ({error}).") from None
     broken: set[int] = set()
+    value = _rows_in(value)
     if isinstance(value, list):
         columns, broken = _columns_of_rows(value, faults)
     elif isinstance(value, dict) and all(isinstance(column, (list, dict)) for column in value.values()):
@@ -99,6 +100,29 @@ def _json_columns(path: Path, faults: RowFaults) -> tuple[Columns, set[int]]:
     if not broken and not any(columns.values()):
         raise DataError(f"{path} has no rows.")
     return columns, broken
+
+
+def _rows_in(value: Any) -> Any:
+    """The rows that an object holds, if it is no object of columns: under one of its keys, in lists beside the names of
+    the columns, or each under a key of its own, as pandas' `table`, `split` and `index` have them."""
+    if not isinstance(value, dict):
+        return value
+    names, data = value.get("columns"), value.get("data")
+    if isinstance(names, list) and _are_all(list, data) and all(len(row) == len(names) for row in data):
+        return [dict(zip(map(str, names), row, strict=True)) for row in data]
+    inside = [found for found in value.values() if _are_all(dict, found)]
+    if len(inside) == 1 and (len(value) == 1 or not all(isinstance(other, list) for other in value.values())):
+        return inside[0]
+    if _are_all(dict, list(value.values())):
+        keys = {key for row in value.values() for key in row}
+        # A table has more rows than columns; pandas numbers the rows in an object of columns.
+        if len(keys) < len(value) and not all(key.isdecimal() for key in keys):
+            return list(value.values())
+    return value
+
+
+def _are_all(kind: type, values: Any) -> bool:
+    return isinstance(values, list) and bool(values) and all(isinstance(one, kind) for one in values)
 
 
 def _columns_of_rows(rows: list[Any], faults: RowFaults) -> tuple[Columns, set[int]]:
