@@ -255,6 +255,15 @@ def test_a_name_with_text_in_it_goes_before_summaries(tmp_path: Path) -> None:
     assert only(loaded(tmp_path, path)).text == ("reviewText",)
 
 
+def test_marked_parts_of_a_text_are_tagging(tmp_path: Path) -> None:
+    for name, spans in ("label", [[5, 10, "sort"]]), ("spans", [{"start": 5, "end": 10, "label": "sort"}]):
+        rows = [{"text": f"some words about {i}", name: spans if i % 2 else []} for i in range(40)]
+        path = tmp_path / "x.jsonl"
+        path.write_text("\n".join(map(json.dumps, rows)))
+        task = only(loaded(tmp_path, path))
+        assert (task.kind, task.text, task.label) == ("tagging", ("text",), name)
+
+
 def test_options_that_are_objects_are_no_candidates(tmp_path: Path) -> None:
     rows = [
         {"text": f"some words about {i}", "options": [{"id": "a"}, {"id": "b"}], "accept": ["ab"[i % 2]], "answer": "x"}

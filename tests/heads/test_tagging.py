@@ -222,6 +222,53 @@ def test_a_list_that_holds_no_words_is_a_text(text: str):
     assert found == text and [text[start:end] for start, end in marks] == re.findall(r"\w+|\S", text)
 
 
+@pytest.mark.parametrize(
+    "cell",
+    [
+        [[3, 12, "place"], [14, 17, "time"]],
+        '[[3, 12, "place"], [14, 17, "time"]]',
+        [{"start": 14, "end": 17, "label": "time"}, {"start": 3, "end": 12, "label": "place", "token_start": 1}],
+        [
+            {"start": 3, "end": 12, "text": "Mill Road", "labels": ["place"]},
+            {"start": 14, "end": 17, "labels": ["time"]},
+        ],
+        [
+            {"id": 1, "start_offset": 3, "end_offset": 11, "label": "place"},
+            {"start_offset": 14, "end_offset": 17, "label": "time"},
+        ],
+    ],
+)
+def test_spans_by_characters_are_tags_of_their_words(cell: Any):
+    labels = ["B-place", "B-time", "I-place", "O"]
+    task = Task(name="name", kind="tagging", text="text", label="spans", labels=labels)
+    row = {"text": "At Mill Road, 9pm", "spans": cell}
+    item = KIND.item(task, row)
+    assert item is not None and [item.texts[0][a:b] for _, a, b in item.marks] == ["At", "Mill", "Road", ",", "9pm"]
+    assert KIND.target(row, task, labels).value.tolist() == [3, 0, 2, 3, 1]
+    assert sorted(set(KIND.labels_in(task, row))) == labels
+    assert KIND.said(task, row, None) == "O B-place I-place O B-time"
+
+
+@pytest.mark.parametrize(
+    ("cell", "found"),
+    [
+        ([[0, 4, "a"], [2, 7, "b"]], r"has the span \[2, 7, 'b'\], which shares a word with another one"),
+        ([[4, 5, "a"]], "in which no word stands"),
+        ([[40, 50, "a"]], "in which no word stands"),
+        ([[0, 4, "a"], [5, 9]], "has a list where one label is needed"),
+    ],
+)
+def test_spans_that_do_not_fit_are_told(cell: Any, found: str):
+    task = Task(name="name", kind="tagging", text="text", label="spans", labels=["O", "B-a", "I-a"])
+    with pytest.raises(ValueError, match=found):
+        KIND.target({"text": "Late goal", "spans": cell}, task, task.labels)
+
+
+def test_a_text_without_spans_has_no_tags_but_the_one_of_nothing():
+    task = Task(name="name", kind="tagging", text="text", label="spans", labels=["O", "B-a", "I-a"])
+    assert KIND.target({"text": "Late goal!", "spans": []}, task, task.labels).value.tolist() == [0, 0, 0]
+
+
 def test_a_tagged_list_with_something_else_among_its_words_is_a_fault_and_an_empty_one_says_nothing():
     task = Task(name="name", kind="tagging", text="tokens", label="tags", labels=["O", "B-a", "I-a"])
     for tokens in ('["Late", null, "goal"]', '["Late", ["x"], "goal"]', '["Late", {"a": 1}, "goal"]'):

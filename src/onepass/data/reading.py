@@ -135,7 +135,7 @@ def read_all_examples(
     if not seen:
         raise DataError(f"{source} has no rows.")
     if lacking := [reader.lack(seen) for reader in readers if not reader.store.rows]:
-        raise DataError(listed(f"{source}: {lack}" for lack in lacking))
+        raise DataError(listed([f"{source}: {lack}" for lack in lacking]))
     return [
         readers.pop(0).store.examples() for _ in tasks
     ]  # taken off, so that no task's rows are there twice for long

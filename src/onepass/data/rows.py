@@ -95,7 +95,7 @@ class PartFaults(RowFaults):
         return bool(self.whole)
 
     @property
-    def broke_off(self) -> bool:  # type: ignore[override]
+    def broke_off(self) -> bool:
         return self.whole.broke_off
 
     @broke_off.setter

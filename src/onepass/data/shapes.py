@@ -5,9 +5,11 @@ from collections.abc import Iterable
 
 from onepass.data.columns import Column
 from onepass.data.guesses import Guess, Options
+from onepass.data.spans import spans_in
 
 TOKENS = ("tokens", "words")
 TAGS = ("tags", "nertags", "postags", "labels", "ner", "pos", "chunktags", "taglist")
+SPANS = ("label", "labels", "ner", "entities", "spans")
 QUESTIONS = (("question", "context"), ("question", "passage"), ("question", "text"), ("question", "paragraph"))
 ANSWERS = ("answers", "answer", "detectedanswers")
 STARTS = ("answerstart", "answerstarts", "start")
@@ -22,7 +24,7 @@ PAIRS = (("sentence1", "sentence2"), ("text1", "text2"))
 def guess_shape(columns: list[Column]) -> Guess | None:
     """The task of a kind that reads more than texts, if the columns are clear about it."""
     by_name = {column.plain: column for column in columns}
-    for guess in (_tagging, _extraction, _choice, _words):
+    for guess in (_tagging, _spans, _extraction, _choice, _words):
         if found := guess(by_name):
             return found
     return None
@@ -47,6 +49,17 @@ def _tagging(by_name: dict[str, Column]) -> Guess | None:
         return None
     reason = f"{tokens.name!r} and {tags.name!r} are lists of the same length"
     return Guess("tagging", reason, [tokens], "a list of words", tags, "a tag for each word")
+
+
+def _spans(by_name: dict[str, Column]) -> Guess | None:
+    text, label = by_name.get("text"), None
+    for name in SPANS:
+        cells = [cell for cell in by_name[name].cells if cell] if name in by_name else []
+        if cells and all(isinstance(cell, list) and spans_in(cell) for cell in cells):
+            label = by_name[name]
+    if text is None or text.is_list or label is None:
+        return None
+    return Guess("tagging", f"{label.name!r} are parts of the text", [text], "by its name", label, "labels with places")
 
 
 def _extraction(by_name: dict[str, Column]) -> Guess | None:

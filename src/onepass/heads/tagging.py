@@ -13,6 +13,7 @@ import numpy as np
 
 from onepass.data.examples import Ragged
 from onepass.data.items import Item, Reading
+from onepass.data.spans import spans_in, tags_of
 from onepass.errors import first_of
 from onepass.heads import scaling
 from onepass.heads.base import NO_TEXTS, Kind, Row, blank, label_cell
@@ -176,19 +177,33 @@ class Tagging(Kind):
             raise ValueError("has a word without a tag. Give each word one; O is the tag of words that have no other.")
         return [label_cell(tag) for tag in tags]
 
+    def spans(self, task: Task, row: Row) -> list[tuple[int, int, str]] | None:
+        """The spans of a text that are given by their characters; None where there are tags instead."""
+        cell, text = row.get(task.label), row[task.text[0]]
+        if blank(cell) or not isinstance(text, str) or written_list(text) is not None:
+            return None
+        return spans_in(written_list(cell) if isinstance(cell, str) else cell)
+
+    def read(self, task: Task, row: Row) -> tuple[str, list[tuple[int, int]], list[str] | None]:
+        """The text of a row, the characters of its words, and their tags, if it has some."""
+        if (spans := self.spans(task, row)) is not None:
+            text, words = words_of(row[task.text[0]])
+            return text, words, tags_of(spans, words, OUTSIDE)
+        tags = None if blank(row.get(task.label)) else self.tags(task, row)
+        return *words_of(row[task.text[0]], None if tags is None else len(tags)), tags
+
     def item(self, task: Task, row: Row) -> Item | None:
         if blank(row[task.text[0]]):
             return None
-        count = len(self.tags(task, row)) if not blank(row.get(task.label)) else None
-        text, words = words_of(row[task.text[0]], count)
+        text, words, _ = self.read(task, row)
         return Item([(text,)], [(0, start, end) for start, end in words]) if words else None
 
     def labels_in(self, task: Task, row: Row) -> Iterable[str]:
-        return () if self.blank(task, row) else self.tags(task, row)
+        return () if self.blank(task, row) else self.read(task, row)[2] or ()
 
     def target(self, row: Row, task: Task, labels: Sequence[str]) -> Ragged:
-        tags = self.tags(task, row)
-        text, words = words_of(row[task.text[0]], len(tags))
+        text, words, tags = self.read(task, row)
+        assert tags is not None  # rows without are passed over
         if len(tags) != len(words):
             raise ValueError(
                 f"has {len(words)} words but {len(tags)} tags (words: {text[:60]!r}). Give one tag for each word."
@@ -199,7 +214,7 @@ class Tagging(Kind):
         return Ragged(np.array([number[tag] for tag in tags], np.int64))
 
     def said(self, task: Task, row: Row, target: Any) -> str:
-        return " ".join(self.tags(task, row))
+        return " ".join(self.read(task, row)[2] or ())
 
     def faults(self, task: Task, targets: np.ndarray) -> list[str]:
         seen = set(np.concatenate(list(targets)).tolist()) if len(targets) else set()
