@@ -255,6 +255,21 @@ def test_a_name_with_text_in_it_goes_before_summaries(tmp_path: Path) -> None:
     assert only(loaded(tmp_path, path)).text == ("reviewText",)
 
 
+@pytest.mark.parametrize(
+    ("column", "labels", "kind"),
+    [
+        ("label", range(77), "classification"),
+        ("label", range(1, 78), "classification"),
+        ("label", range(0, 770, 10), "regression"),
+        ("rating", range(77), "regression"),
+        ("label", [n + 0.5 for n in range(77)], "regression"),
+    ],
+)
+def test_numbers_of_many_classes_are_no_regression(tmp_path: Path, column: str, labels: Any, kind: str) -> None:
+    rows = [(f"some words about {i}", labels[i % 77]) for i in range(770)]
+    assert only(loaded(tmp_path, table(tmp_path / "x.csv", ("text", column), rows))).kind == kind
+
+
 def test_marked_parts_of_a_text_are_tagging(tmp_path: Path) -> None:
     for name, spans in ("label", [[5, 10, "sort"]]), ("spans", [{"start": 5, "end": 10, "label": "sort"}]):
         rows = [{"text": f"some words about {i}", name: spans if i % 2 else []} for i in range(40)]

@@ -108,9 +108,8 @@ def _rows_in(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     names, data = value.get("columns"), value.get("data")
-    rows = data if isinstance(names, list) and isinstance(data, list) and _are_all(list, data) else []
-    if rows and all(len(row) == len(names) for row in rows):
-        return [dict(zip(map(str, names), row, strict=True)) for row in rows]
+    if isinstance(names, list) and _are_all(list, data) and all(len(row) == len(names) for row in data or ()):
+        return [dict(zip(map(str, names), row, strict=True)) for row in data or ()]
     inside = [found for found in value.values() if _are_all(dict, found)]
     if len(inside) == 1 and (len(value) == 1 or not all(isinstance(other, list) for other in value.values())):
         return inside[0]

@@ -2,7 +2,7 @@
 
 import re
 
-from onepass.data.columns import FEW_NUMBERS, LONGEST_LABEL, Column
+from onepass.data.columns import FEW_NUMBERS, FEW_VALUES, LONGEST_LABEL, Column
 from onepass.data.findings import short
 from onepass.data.guesses import Guess, Options
 from onepass.data.shapes import guess_shape
@@ -112,6 +112,15 @@ def is_several(column: Column) -> bool:
     return column.is_list or bool(column.separator)
 
 
+def _are_numbered(label: Column) -> bool:
+    """Whether numbers are those of classes, 0 to 76 or 1 to 77, of which each is met several times."""
+    if not all(number.is_integer() for number in label.numbers) or len(label.filled) < 3 * label.distinct:
+        return False
+    low, high = min(label.numbers), max(label.numbers)
+    # In a sample of the rows a rare class may be missing.
+    return low in (0, 1) and FEW_NUMBERS < label.distinct <= FEW_VALUES and 0.95 * (high - low + 1) <= label.distinct
+
+
 def _once(columns: list[Column]) -> list[Column]:
     """Without the columns that repeat another: of a label's number and its name, the name is kept."""
     kept: list[Column] = []
@@ -136,6 +145,9 @@ def _kind(label: Column) -> tuple[str, str]:
         return "multilabel", f"the cells of {shown} hold several labels, with {label.separator!r} between them"
     if label.numbers:
         whole = all(number.is_integer() for number in label.numbers)
+        if is_general(label) and _are_numbered(label):
+            numbers = f"{label.distinct} numbers with hardly a gap, as classes have"
+            return "classification", f"{shown} holds {numbers}; regression if their order matters"
         if label.distinct > FEW_NUMBERS or (not whole and label.distinct >= 5):
             low, high = min(label.numbers), max(label.numbers)
             return "regression", f"{shown} holds {label.distinct:,} different numbers, {low:g} to {high:g}"
