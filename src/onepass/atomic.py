@@ -13,7 +13,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -34,16 +34,18 @@ def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
         draft.mkdir(parents=True)
         yield draft
         write_manifest(draft)
-        if overwrite:
-            with suppress(FolderError):  # there is none, or nobody knows any more what is its own
-                keep_others(path, draft, listed_files(path))
-        sync_tree(draft)
-        if not path.exists():
-            os.rename(draft, path)
-        elif overwrite:
-            exchange(draft, path)
-        else:
-            raise FolderError(f"{path} appeared while it was being written. Choose another name.")
+        # Who changes the folder meanwhile shares its files at the end, by what they were at the beginning.
+        with locked(path, wait=True) if overwrite else nullcontext():
+            if overwrite:
+                with suppress(FolderError):  # there is none, or nobody knows any more what is its own
+                    keep_others(path, draft, listed_files(path))
+            sync_tree(draft)
+            if not path.exists():
+                os.rename(draft, path)
+            elif overwrite:
+                exchange(draft, path)
+            else:
+                raise FolderError(f"{path} appeared while it was being written. Choose another name.")
     except OSError as error:
         kind = NoSpace if error.errno == errno.ENOSPC else FolderError
         raise kind(f"{path} could not be written: {reason(error)}. Nothing was changed there.") from error
@@ -128,8 +130,11 @@ class Locked(FolderError):
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Within the block no other process that asks may change what is at `path`; the lock is a file beside it."""
+def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
+    """Within the block no other process that asks may change what is at `path`; the lock is a file beside it.
+
+    Where another process has it, that is an error, or with `wait` the lock is waited for.
+    """
     import fcntl  # not on Windows, where models can still be loaded
 
     name = path.parent / f".{path.name}.lock"
@@ -137,7 +142,7 @@ def locked(path: Path) -> Iterator[None]:
         while True:
             lock = os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
                 if name.exists() and os.path.samestat(os.fstat(lock), name.stat()):
                     break
                 os.close(lock)  # it was removed by the process that held it, before we had it

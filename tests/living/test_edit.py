@@ -3,6 +3,7 @@
 import errno
 import multiprocessing
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -141,3 +142,19 @@ def test_without_an_exchange_in_one_step_the_folder_is_still_changed(
     with edit_folder(box) as edit:
         edit.drop("parts/")
     assert verify(box).keys() == {"large"} and os.listdir(box.parent) == ["box"]
+
+
+def test_a_folder_is_not_replaced_while_it_is_being_changed(box: Path) -> None:
+    def replace() -> None:
+        with new_folder(box, overwrite=True) as draft:
+            (draft / "large").write_text("another")
+
+    with ThreadPoolExecutor(1) as threads:
+        with edit_folder(box) as edit:
+            replaced = threads.submit(replace)
+            with pytest.raises(TimeoutError):
+                replaced.result(timeout=0.2)
+            edit.drop("parts/one")
+        replaced.result(timeout=10)
+    assert verify(box).keys() == {"large"} and (box / "large").read_text() == "another"
+    assert os.listdir(box.parent) == ["box"]
