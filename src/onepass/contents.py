@@ -20,8 +20,9 @@ FORMAT = 1
 READS = 5
 """Times that a folder is read in which somebody changes tasks at every reading"""
 NEEDED = ("config.json", "tokenizer.json", "encoder.safetensors")
-RECORDED = ("rows", "data", "scores", "version", "added", "calibration", "thresholds")
-"""The keys of task.json that go into a model's record of a task"""
+RECORDED = ("rows", "data", "scores", "version", "added", "calibration", "thresholds", "trained_as")
+"""The keys of task.json that go into a model's record of a task. `trained_as`: what the training of the whole model
+called it, if not by its name; null for a task that comes from another model"""
 DERIVED = ("report.html",)
 """What was made from the whole model; it would say something else than the changed model, and has to be made anew.
 The engine is not among them: it takes the tasks from their folders."""

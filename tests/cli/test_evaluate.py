@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import onepass
 from onepass.atomic import write_manifest
 
 
@@ -87,6 +88,9 @@ def test_info_tells_the_alarms_of_the_training_for_tasks_that_are_as_it_left_the
     assert run("rename", folder, "topic", "tone").exit_code == 0
     (alarm,) = json.loads(run("info", folder, "--json").stdout)["alarms"]
     assert alarm == {"task": "topic2", "message": "topic2: 50.0 is bad. Do this; or that."}
+    onepass.load(folder).save(folder, overwrite=True)
+    assert run("copy", model, "same", folder).exit_code == 0  # it was trained elsewhere: nothing was said of this one
+    assert json.loads(run("info", folder, "--json").stdout)["alarms"] == [alarm]
 
 
 def test_info_of_a_folder_that_does_not_say_its_passes(run, model, tmp_path):

@@ -188,6 +188,7 @@ def test_a_copy_may_take_the_place_of_a_task_of_its_name(make_model: MakeModel, 
     assert same(wanted, helpers.answers(tmp_path / "target", ["spam"]))
     assert same(price, helpers.answers(tmp_path / "target", ["price"]))
     assert list(load_model(tmp_path / "target").names) == names
+    assert load_model(tmp_path / "target").records[2]["version"] == 2  # what was answered with the other was of 1
 
 
 def test_a_copy_into_another_encoder_or_method_is_refused(make_model: MakeModel, tmp_path: Path, helpers: Any) -> None:

@@ -128,7 +128,8 @@ def rename_task(folder: Path, old: str, new: str) -> tuple[Model, Proof]:
         place = change.place(new)
         place.mkdir(parents=True)
         # What the training said of it stands under the name it had then.
-        write_json(place / "task.json", {"trained_as": old, **known, "name": task.name})
+        trained_as = model.records[number].setdefault("trained_as", old)
+        write_json(place / "task.json", known | {"trained_as": trained_as, "name": task.name})
         shutil.copyfile(change.edit.folder / "tasks" / old / "weights.safetensors", place / "weights.safetensors")
         model.tasks[number] = task
         return model, change.prove({new: old})
@@ -154,9 +155,12 @@ def copy_task(
         except (AttributeError, ConfigError, KeyError, RuntimeError, TypeError, ValueError) as error:
             raise FolderError(f"{source / 'tasks' / name} is no task that {target} can take: {error}") from error
         model.tasks[-1] = _renamed(model.tasks[-1], new or name)
+        model.records[-1]["trained_as"] = None
         if old is None:
             change.write(len(model.tasks) - 1)
         else:
+            versions = [model.records[number].get("version", 1) for number in (-1, old)]
+            model.records[-1]["version"] = max(versions[0], versions[1] + 1)
             model.replace_by_last(old)
             change.write(old, order=change.orders[new or name])
         return model, change.prove()

@@ -108,7 +108,8 @@ def read_task(archived: Path, name: str, config: Mapping[str, Any]) -> tuple[Tas
     known = read_json(archived / FILES[0])
     try:
         task = task_said(known | {"name": name})
-        record = {key: known[key] for key in RECORDED if key in known} | {"version": int(known.get("version", 1))}
+        record = {key: known[key] for key in RECORDED if key in known}
+        record |= {"version": int(known.get("version", 1)), "trained_as": None}
         if strange := [key for key in MAPPINGS if not isinstance(record.get(key, {}), dict)]:
             raise TypeError(strange[0])
         json.dumps([record.get(key) for key in TOLD], allow_nan=False)
