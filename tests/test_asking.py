@@ -4,7 +4,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_overloads
 
 import numpy as np
 import pyarrow
@@ -50,6 +50,14 @@ def test_a_text_that_comes_twice_is_computed_once_and_answered_twice(lengths: Le
     assert [found.tasks["length"].label for found in (first, second, third, fourth)] == [3, 4, 3, 3]
     first.tasks.clear()
     assert third.tasks  # one answer is not the other
+
+
+def test_type_checkers_know_what_one_text_and_what_many_give():
+    given = [function.__annotations__ for function in get_overloads(Asking.predict)]
+    assert [(found["inputs"], found["return"]) for found in given] == [
+        ("Text", "dict[str, Prediction]"),
+        ("Iterable[Text]", "list[dict[str, Prediction]]"),
+    ]
 
 
 def test_texts_and_pairs_keep_their_places(lengths: Lengths):

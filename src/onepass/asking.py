@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, overload
 
 from onepass.data.scalars import python_value
 from onepass.encoder.tokenizer import Tokenizer
 from onepass.errors import ConfigError, DataError, first_of, listed, unknown
 from onepass.heads import Kind
 from onepass.inquiry import Form, Inquiry, Pieces, Ranges
-from onepass.prediction import Labelled, Text
+from onepass.prediction import Labelled, Prediction, Text
 from onepass.tasks import Task
 
 NO_RANGES: Ranges = {}
@@ -36,7 +36,16 @@ class Asking:
         """
         raise NotImplementedError
 
-    def predict(self, inputs: Text | Iterable[Text], tasks: Iterable[str] | None = None) -> Any:
+    @overload
+    def predict(  # type: ignore[overload-overlap]  # a text is also an iterable of texts, but is taken as one
+        self, inputs: Text, tasks: Iterable[str] | None = None
+    ) -> dict[str, Prediction]: ...
+    @overload
+    def predict(self, inputs: Iterable[Text], tasks: Iterable[str] | None = None) -> list[dict[str, Prediction]]: ...
+
+    def predict(
+        self, inputs: Text | Iterable[Text], tasks: Iterable[str] | None = None
+    ) -> dict[str, Prediction] | list[dict[str, Prediction]]:
         """Answer every task (or those named) for a text, a pair of texts as a tuple, a row, or a list of these.
 
         Columns and tables of numpy, pandas, polars and pyarrow are lists, too: of texts and of rows.
