@@ -6,6 +6,7 @@ import re
 import resource
 import shutil
 import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,12 @@ import torch
 
 import onepass
 from onepass import atomic, folder
-from onepass.atomic import CARD, MANIFEST, read_json, verify, write_json, write_manifest
+from onepass.atomic import CARD, MANIFEST, locked, read_json, verify, write_json, write_manifest
 from onepass.contents import read_config, read_tasks
 from onepass.encoder.batch import Batch
 from onepass.encoder.loading import fingerprint, load_encoder
 from onepass.errors import ConfigError, FolderError
-from onepass.folder import check_output, size_of
+from onepass.folder import check_output, load_model, size_of
 from onepass.methods import METHODS, make_method
 from onepass.model import Model
 from onepass.tasks import MethodChoice, Task
@@ -388,6 +389,17 @@ def test_a_place_inside_a_file_or_with_too_long_a_name_is_refused_beforehand(tmp
         check_output(tmp_path / ("m" * 250))
     with pytest.raises(FolderError, match="File name too long"):
         check_output(tmp_path / ("m" * 300))
+
+
+def test_where_no_folder_can_be_written_it_is_said_before_a_training_and_models_still_load(
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, "fcntl", None)  # as on Windows
+    with pytest.raises(FolderError, match="use one of these, or WSL on Windows"):
+        check_output(tmp_path / "new")
+    with pytest.raises(FolderError, match="can be loaded and asked, but not written"), locked(saved):
+        pass
+    assert load_model(saved).names
 
 
 def test_checking_leaves_nothing_behind(tmp_path: Path):

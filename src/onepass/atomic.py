@@ -14,6 +14,7 @@ import secrets
 import shutil
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -25,9 +26,19 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 _NO_LINKS = (errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS)
 
 
+def check_system() -> None:
+    """Raise where nothing can be written whole: Windows has no such locks, and flushes no folder."""
+    if find_spec("fcntl") is None:
+        raise FolderError(
+            "On this system models can be loaded and asked, but not written: it has no locks and flushes no folders as "
+            "Linux and macOS do. To train, change, serve or label files, use one of these, or WSL on Windows."
+        )
+
+
 @contextmanager
 def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """A folder to fill; at the end of the block it has its manifest and stands at `path`, or after an error nowhere."""
+    check_system()
     path = path.resolve()  # where a link leads: the link itself is left alone
     draft = draft_of(path)
     try:
@@ -135,7 +146,8 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
 
     Where another process has it, that is an error, or with `wait` the lock is waited for.
     """
-    import fcntl  # not on Windows, where models can still be loaded
+    check_system()
+    import fcntl
 
     name = path.parent / f".{path.name}.lock"
     try:

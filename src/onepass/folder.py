@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from onepass import hub
-from onepass.atomic import CARD, MANIFEST, draft_of, new_folder, reason, write_json
+from onepass.atomic import CARD, MANIFEST, check_system, draft_of, new_folder, reason, write_json
 from onepass.card import card
 from onepass.contents import FORMAT, RECORDED, find_folder, model_files, read_config, read_whole, task_of, task_order
 from onepass.encoder.config import EncoderConfig
@@ -39,6 +39,7 @@ def check_output(path: Path, *, overwrite: bool = False, needed: int = 0, passin
 
     Folders that are `passing` will be gone by then.
     """
+    check_system()
     try:
         _check_output(path, overwrite, needed, passing)
     except OSError as error:
