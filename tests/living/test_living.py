@@ -55,6 +55,18 @@ def test_an_added_task_is_learned(folder: Path, tone: Task) -> None:
     assert [answer["tone"].label for answer in loaded] == found
 
 
+def test_an_added_task_that_learned_nothing_is_told(
+    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = "\n".join(f"w3,{'calm' if n % 5 else 'angry'}" for n in range(150))
+    (file := tmp_path / "rows.csv").write_text(f"text,label\n{rows}\n")
+    tone = Task(name="tone", text="text", label="label", train=file, validation=file)
+    living.add_tasks(folder, [tone], AddOptions(epochs=1), progress=False)
+    (told,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert told.startswith("tone: accuracy ") and "no better than the same answer for every text (80.0)" in told
+    assert "class_weights: balanced" in told
+
+
 @pytest.mark.parametrize(
     "name", ["mtdnn", "frozen", "single", "adapter", "ptuning", "ptuning2", "pals", "camtl", "mttag"]
 )

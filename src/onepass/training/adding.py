@@ -23,6 +23,7 @@ from onepass.heads import check_kinds
 from onepass.methods import Method, mismatch
 from onepass.model import Model, usable_device
 from onepass.tasks import make_task
+from onepass.training.alarms import as_one_answer
 from onepass.training.average import RunningMean
 from onepass.training.best import Best
 from onepass.training.cache import TextCache
@@ -147,6 +148,13 @@ def train_task(model: Model, item: TaskSet, options: AddOptions, progress: bool 
             logits = adding.validation_logits()
             settle(model, number, logits, item.validation)
             score_decisions(model, number, logits, item.validation)
+            if alarm := as_one_answer(model, number, item):
+                rare = model.kinds[number].rare_advice
+                log.warning(
+                    "%s. Look at its rows (onepass check); %s%strain longer (epochs=20), or train it with the other "
+                    "tasks, or alone",
+                    *(alarm["message"], rare, "; " if rare else ""),
+                )
     except BaseException:
         if len(model.tasks) > number:
             model.discard(number)

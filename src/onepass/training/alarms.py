@@ -52,18 +52,28 @@ def under_floor(model: Model, floor: float, baseline: Mapping[str, float]) -> li
 
 def no_better_than_one_answer(model: Model, sets: Sequence[TaskSet]) -> list[dict[str, Any]]:
     alarms = []
-    for task, kind, record, item in zip(model.tasks, model.kinds, model.records, sets, strict=True):
-        found = record.get("scores", {}).get("validation")
-        if found is None or len(item.validation) < LEAST_ROWS:
-            continue
-        baseline = kind.baseline(task, item.train.targets, item.validation.targets, item.validation.readings)
-        if baseline is None or baseline >= 100.0 or found["score"] > baseline:
-            continue
-        message = (
-            f"{task.name}: {found['metric']} {found['score']:.1f} on {len(item.validation)} validation rows is no "
-            f"better than the same answer for every text ({baseline:.1f}). Look at its rows (onepass check); give it "
-            f"more room with weight: 3 in its task or train.sampler=uniform; {kind.rare_advice}"
-            f"{'; ' if kind.rare_advice else ''}train longer; or leave the task out."
-        )
-        alarms.append({"task": task.name, "score": found["score"], "baseline": baseline, "message": message})
+    for number, item in enumerate(sets):
+        if found := as_one_answer(model, number, item):
+            rare = model.kinds[number].rare_advice
+            advice = (
+                "Look at its rows (onepass check); give it more room with weight: 3 in its task or "
+                f"train.sampler=uniform; {rare}{'; ' if rare else ''}train longer; or leave the task out."
+            )
+            alarms.append(found | {"message": f"{found['message']}. {advice}"})
     return alarms
+
+
+def as_one_answer(model: Model, number: int, item: TaskSet) -> dict[str, Any] | None:
+    """What there is to say of a task that is no better on validation than the same answer for every text."""
+    task, kind, rows = model.tasks[number], model.kinds[number], item.validation
+    found = model.records[number].get("scores", {}).get("validation")
+    if found is None or len(rows) < LEAST_ROWS:
+        return None
+    baseline = kind.baseline(task, item.train.targets, rows.targets, rows.readings)
+    if baseline is None or baseline >= 100.0 or found["score"] > baseline:
+        return None
+    message = (
+        f"{task.name}: {found['metric']} {found['score']:.1f} on {len(rows)} validation rows is no better than the "
+        f"same answer for every text ({baseline:.1f})"
+    )
+    return {"task": task.name, "score": found["score"], "baseline": baseline, "message": message}
