@@ -9,6 +9,7 @@ import errno
 import glob
 import hashlib
 import json
+import logging
 import os
 import secrets
 import shutil
@@ -20,6 +21,7 @@ from typing import Any
 
 from onepass.errors import FolderError, NoSpace
 
+log = logging.getLogger(__name__)
 MANIFEST, FORMAT = "MANIFEST.json", 1
 CARD = "README.md"  # what people read of a folder; nothing that is computed depends on it
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
@@ -128,12 +130,23 @@ def edit_folder(path: Path, *, check: bool = True) -> Iterator[Edit]:
             if edit.after is None:
                 edit.complete()
             sync_tree(draft)
+            inside = _is_working_folder(path)
             exchange(draft, path)
+            if inside:
+                log.warning("The working folder is the old %s, which is gone. Go to the new one: cd %s", path, path)
         except OSError as error:
             raise FolderError(f"{path} could not be changed: {reason(error)}. Nothing was changed there.") from error
         finally:
             shutil.rmtree(draft, ignore_errors=True)  # a failed draft, or the folder that was replaced
         _sync_parent(path)
+
+
+def _is_working_folder(path: Path) -> bool:
+    """Whether this process, and so perhaps the shell that called it, is in a folder."""
+    try:
+        return Path.cwd().is_relative_to(path)
+    except FileNotFoundError:
+        return False
 
 
 class Locked(FolderError):

@@ -158,3 +158,15 @@ def test_a_folder_is_not_replaced_while_it_is_being_changed(box: Path) -> None:
         replaced.result(timeout=10)
     assert verify(box).keys() == {"large"} and (box / "large").read_text() == "another"
     assert os.listdir(box.parent) == ["box"]
+
+
+def test_who_is_in_the_folder_is_told_to_go_there_again(
+    box: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(box)
+    with edit_folder(Path()) as edit:
+        edit.drop("parts/one")
+    assert caplog.messages == [f"The working folder is the old {box}, which is gone. Go to the new one: cd {box}"]
+    with edit_folder(box) as edit:  # from a folder that is gone
+        edit.drop("parts/two")
+    assert len(caplog.messages) == 1 and verify(box).keys() == {"large"}
