@@ -104,9 +104,10 @@ class Model(nn.Module, Asking):
                     break
 
     def _fellows(self, number: int) -> list[int]:
-        """The tasks before this one that are of its group."""
-        group = self.tasks[number].group
-        return [other for other in range(number) if self.tasks[other].group == group] if group else []
+        """The tasks before this one that are of its group; one of its name is the same task, being trained anew."""
+        task = self.tasks[number]
+        alike = [n for n in range(number) if self.tasks[n].group == task.group and self.tasks[n].name != task.name]
+        return alike if task.group else []
 
     def _name_last(self, task: Task) -> None:
         kind = make_kind(task)

@@ -108,6 +108,13 @@ def test_an_update_raises_the_version_and_keeps_the_place(
     assert new["labels"] == ["angry", "calm", "furious"] and new["data"] != old["data"]
 
 
+def test_an_update_trains_the_readers_of_a_task_that_is_alone_in_its_group(folder: Path, tone: Task) -> None:
+    living.add_tasks(folder, [tone.model_copy(update={"group": "mood"})], QUICK, progress=False)
+    before = load_file(folder / "tasks/tone/weights.safetensors")["method.tokens"]
+    living.update_task(folder, "tone", {}, AddOptions(epochs=3, least_rows=10), progress=False)
+    assert not torch.equal(before, load_file(folder / "tasks/tone/weights.safetensors")["method.tokens"])
+
+
 def test_an_update_says_which_labels_are_new_and_which_no_row_has(
     folder: Path, tone: Task, tmp_path: Path, helpers: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
