@@ -66,6 +66,31 @@ def test_what_the_method_tells_of_its_tasks_is_shown(model: Path, tmp_path: Path
     assert "Expert use" not in render(model)
 
 
+def test_thresholds_are_shown_with_what_they_reach(model: Path, tmp_path: Path):
+    folder = tmp_path / "model"
+    shutil.copytree(model, folder)
+    path = folder / "tasks" / "topic" / "task.json"
+    known = json.loads(path.read_text())
+    choice = {"threshold": 0.8125, "precision": 0.9, "recall": 0.25, "given": 12}
+    never = {"threshold": None, "precision": None, "recall": None, "given": 0, "reason": "too few"}
+    known["options"]["threshold"] = {"target_precision": 0.9, "per": "label"}
+    for reached, shown in (
+        ({"sport": choice, "politics": never}, ["sport 0.812 0.900 0.250 12", "politics - - - 0 too few"]),
+        ({}, ["all - - -"]),
+    ):
+        path.write_text(json.dumps(known | {"thresholds": {"reached": reached}}))
+        page = Tags()
+        page.feed(render(folder))
+        for row in shown:
+            assert f"topic target precision 0.9, per label {row}" in " ".join(page.words)
+    known["options"]["threshold"] = 0.5
+    path.write_text(json.dumps(known))
+    page = Tags()
+    page.feed(render(folder))
+    assert "topic all 0.500 - -" in " ".join(page.words)
+    assert "Thresholds" not in render(model)
+
+
 def test_a_curve_goes_from_the_lowest_score_to_the_highest():
     history = [
         {"stage": "train", "epoch": 1.0, "average": 50.0, "scores": {"a": 40.0, "b": 60.0}},

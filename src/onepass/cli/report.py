@@ -18,7 +18,7 @@ def report(
         typer.Option("--output", "-o", help="Another file than report.html in the model folder.", metavar="FILE.html"),
     ] = None,
 ) -> None:
-    """Write an HTML page about a model. It has the tasks, scores, training and calibration.
+    """Write an HTML page about a model. It has the tasks, scores, thresholds, training and calibration.
 
     onepass report runs/news
     """
