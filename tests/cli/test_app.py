@@ -50,6 +50,8 @@ def test_no_command_shows_help(run):
         (["trian"], "Did you mean 'train'?"),
         (["train", "tasks.yaml"], "Missing option"),
         (["info", "--jsn", "x"], "No such option"),
+        (["train", "tasks.yaml", "--output"], "'--output' requires an argument"),
+        (["train", "tasks.yaml", "-o", "x", "--batch-size", "8"], "are written as KEY=VALUE: batch_size=..."),
     ],
 )
 def test_usage_errors_exit_with_2(run, arguments, message):

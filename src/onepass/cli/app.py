@@ -6,9 +6,10 @@ What takes long to import (torch above all) is imported inside the commands, so 
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from onepass import __version__
 from onepass.cli.add import add
@@ -30,6 +31,22 @@ from onepass.cli.threshold import threshold
 from onepass.cli.train import train
 from onepass.cli.update import update
 
+
+class Command(TyperCommand):
+    """A command that says of `--epochs 3` how values for a training are written, where it takes some."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            fault: Any = error  # which module it is of goes by the version of typer
+            name = fault.option_name if hasattr(fault, "possibilities") else ""  # that there is no such option
+            takes_values = any("KEY=VALUE" in (getattr(one, "metavar", None) or "") for one in self.params)
+            if takes_values and name.startswith("--") and not fault.possibilities:
+                fault.message += f". Values for a training are written as KEY=VALUE: {name[2:].replace('-', '_')}=..."
+            raise
+
+
 app = typer.Typer(
     name="onepass",
     no_args_is_help=True,
@@ -43,7 +60,7 @@ COMMANDS = (
     report,
 )  # fmt: skip
 for command in COMMANDS:
-    app.command()(guarded(command))
+    app.command(cls=Command)(guarded(command))
 app.add_typer(bench, name="bench")
 
 
