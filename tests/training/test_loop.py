@@ -199,7 +199,30 @@ def test_processes_evaluate_when_all_have_taken_their_step(make_trainer: MakeTra
     batches = []
     monkeypatch.setattr(trainer, "evaluate", lambda stage, epoch, state, *_: batches.append(state.batch))
     trainer.run_stage(trainer.model.method.stages()[0])
-    assert batches == 2 * [2, 4, 6, 8, 9]  # the ninth has no partner and is left out
+    assert batches == 2 * [2, 4, 6, 8, 10]  # the ninth batch has no partner and is cut in halves
+
+
+def test_every_process_learns_from_fewer_rows_than_a_batch_each_has(
+    make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch
+):
+    """A batch without a partner was left out: of rows that fit into one batch, all of them."""
+    monkeypatch.setattr("accelerate.Accelerator.num_processes", 4)
+    learned: list[list[tuple[int, int]]] = [[], [], [], []]
+    for process, found in enumerate(learned):
+        monkeypatch.setattr("accelerate.Accelerator.process_index", process)
+        trainer = make_trainer("single", epochs=1, batch_size=64, sampler="proportional")
+
+        def step(_: Any, __: Any, rows: list[tuple[int, int]], *rest: Any, found: Any = found) -> bool:
+            found += rows
+            return True
+
+        monkeypatch.setattr(trainer, "step", step)
+        monkeypatch.setattr(trainer, "evaluate", lambda *_: None)
+        for number, stage in enumerate(trainer.model.method.stages()):
+            trainer.run_stage(stage, number)
+    rows = [row for found in learned for row in found]
+    assert len(rows) == len(set(rows)) == 68
+    assert [len(found) for found in learned] == [18, 16, 18, 16]  # 24, 22 and 22 rows in four parts
 
 
 def test_processes_step_at_the_same_rates(make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch):
@@ -216,7 +239,7 @@ def test_processes_step_at_the_same_rates(make_trainer: MakeTrainer, monkeypatch
 
         monkeypatch.setattr(trainer, "step", step)
         trainer.run_stage(trainer.model.method.stages()[0])
-    assert len(rates[0]) == 8 and rates[0] == rates[1]
+    assert len(rates[0]) == 10 and rates[0] == rates[1]
 
 
 def test_parts_of_an_epoch_do_not_drift(make_trainer: MakeTrainer):

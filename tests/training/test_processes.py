@@ -56,8 +56,8 @@ def test_two_processes_train_one_working_model(news: Path, tmp_path: Path) -> No
     assert [answer["topic"].label for answer in answers] == ["sport", "politics"]
     used = json.loads((tmp_path / "model" / "config.json").read_text())["training"]["rows_used"]
     assert used["share"] == 1.0
-    # 68 rows in batches of 4 are 17 steps, of which the last has no partner and is left out.
-    assert used["updates"] == 10 * 64
+    # 68 rows in batches of 4 are 17 steps, of which the last has no partner and is cut in halves.
+    assert used["updates"] == 10 * 68
 
 
 @pytest.mark.slow
@@ -69,4 +69,4 @@ def test_two_processes_train_a_soup(news: Path, tmp_path: Path) -> None:
     answers = onepass.load(tmp_path / "out" / "model").predict(["late goal wins", "senate vote"], tasks=["topic"])
     assert [answer["topic"].label for answer in answers] == ["sport", "politics"]
     record = json.loads((tmp_path / "out" / "model" / "config.json").read_text())["training"]
-    assert record["rows_used"]["share"] == 1.0 and record["rows_used"]["updates"] == 2 * 10 * 64
+    assert record["rows_used"]["share"] == 1.0 and record["rows_used"]["updates"] == 2 * 10 * 68

@@ -254,7 +254,7 @@ class Trainer:
         state.at_epoch = state.stream.state()
         return draw_epoch(
             self.sampler, state.stream, self.sets, self.tasks, (state.epoch, epochs), self.limits,
-            one_task=self.options.batches == "task",
+            one_task=self.options.batches == "task", processes=self.accelerator.num_processes,
         )  # fmt: skip
 
     @property
@@ -283,7 +283,7 @@ class Trainer:
             raise self.diverged(rows)
 
     def has_no_partners(self, batch: int, batches: int) -> bool:
-        """Whether a batch is one of the epoch's last, too few for all processes: they would wait for ever."""
+        """Whether a batch is one of the epoch's last, of too few rows for all processes: they would wait for ever."""
         return batch > batches - batches % self.accelerator.num_processes
 
     def round_is_over(self, batch: int, batches: int) -> bool:

@@ -41,20 +41,21 @@ def draw_epoch(
     epochs: tuple[int, int],
     limits: tuple[int, int],
     one_task: bool = False,
+    processes: int = 1,
 ) -> Draws:
     """The epoch's rows, in order; every process draws the same.
 
     `epochs`: this one and how many there are. `limits`: most rows and most tokens of a step. `one_task`: every step has
-    rows of one task.
+    rows of one task. `processes`: how many take turns at the steps, see `in_rounds`.
     """
     max_rows, max_tokens = limits
     if sampler.candidates != 1:
-        return _draw_candidates(sampler, stream, tasks, max_rows)
+        return _draw_candidates(sampler, stream, tasks, max_rows, processes)
     order = stream.epoch_order(sampler.counts(stream.sizes, *epochs), epochs[0])
     lengths = [sets[task].train.lengths for task in tasks]
     parts = by_task(order, max_rows) if one_task else [order]
     cut = (pairs for part in parts for pairs in token_batches(part, lengths, max_rows, max_tokens))
-    batches = [[(tasks[place], row) for place, row in pairs] for pairs in cut]
+    batches = in_rounds([[(tasks[place], row) for place, row in pairs] for pairs in cut], processes)
     return Draws(batches, [len(batch) for batch in batches])
 
 
@@ -71,10 +72,29 @@ def by_task(order: NDArray[np.int64], max_rows: int) -> list[NDArray[np.int64]]:
     return [order[part] for part in sorted(parts, key=lambda part: int(part[0]))]
 
 
-def _draw_candidates(sampler: Sampler, stream: RowStream, tasks: Sequence[int], max_rows: int) -> Draws:
+def in_rounds(batches: Sequence[list[Any]], processes: int) -> list[list[Any]]:
+    """Batches of which each of several processes has one in every round: those of the last round are cut in halves.
+
+    A batch without partners would be left out, and of few rows that could be all there are.
+
+    >>> in_rounds([[1, 2, 3, 4], [5, 6, 7, 8], [9, 10]], 2)
+    [[1, 2, 3, 4], [5, 6, 7, 8], [9], [10]]
+    """
+    whole = len(batches) - len(batches) % processes
+    last = list(batches[whole:])
+    while 0 < len(last) < processes and len(largest := max(last, key=len)) > 1:
+        place, half = last.index(largest), (len(largest) + 1) // 2
+        last[place : place + 1] = [largest[:half], largest[half:]]
+    return [*batches[:whole], *last]
+
+
+def _draw_candidates(
+    sampler: Sampler, stream: RowStream, tasks: Sequence[int], max_rows: int, processes: int = 1
+) -> Draws:
     """As many rows of each task in every step; together several times what is trained on."""
     total = sum(stream.sizes)
-    trained = [min(max_rows, total - start) for start in range(0, total, max_rows)]
+    batches = [[None] * min(max_rows, total - start) for start in range(0, total, max_rows)]
+    trained = [len(batch) for batch in in_rounds(batches, processes)]
     each = max(1, round((sampler.candidates or len(tasks)) * max_rows / len(tasks)))
     # (steps, tasks * each, 2) numbers rather than lists of pairs, which would be large.
     parts = []
@@ -138,8 +158,10 @@ class UsedRows:
 
     def gather(self, accelerator: Accelerator) -> None:
         """Put together what several processes used, each of which took its turns."""
-        self.updates *= accelerator.num_processes
-        for seen in self.seen if accelerator.num_processes > 1 else []:
+        if accelerator.num_processes == 1:
+            return
+        self.updates = int(accelerator.reduce(torch.tensor(self.updates, device=accelerator.device), "sum"))
+        for seen in self.seen:
             mine = torch.from_numpy(seen.astype(np.float32)).to(accelerator.device)
             seen[:] = accelerator.reduce(mine, "sum").cpu().numpy() > 0
 
