@@ -26,7 +26,7 @@ from onepass.atomic import CARD, MANIFEST, check_system, draft_of, new_folder, r
 from onepass.card import card
 from onepass.contents import FORMAT, RECORDED, find_folder, model_files, read_config, read_whole, task_of, task_order
 from onepass.encoder.config import EncoderConfig
-from onepass.encoder.loading import build_encoder, fingerprint
+from onepass.encoder.loading import build_encoder, fingerprint, misfits
 from onepass.encoder.tokenizer import Tokenizer
 from onepass.errors import ConfigError, EncoderError, FolderError, NoSpace
 from onepass.methods import make_method
@@ -131,8 +131,11 @@ def _load_model(folder: Path) -> Model:
         model = Model(method, tokenizer, choice, config["encoder"]["source"])
         model.training_record = config.get("training", {})
         shared = _load(folder / "method.safetensors") if "method.safetensors" in files else {}
-        if shared.keys() != shared_weights(model).keys():
-            raise FolderError(f"{folder}: method.safetensors does not hold the weights of method {choice.name!r}.")
+        wanted = shared_weights(model)
+        faults = [*misfits(wanted, shared), *(f"{name} is unknown" for name in shared if name not in wanted)]
+        if faults:
+            path = folder / "method.safetensors"
+            raise FolderError(f"{path} does not hold the weights of method {choice.name!r}: {'; '.join(faults)}.")
         method.load_state_dict(shared, strict=False)
         load_tasks(model, [folder / "tasks" / name for name in task_order(folder, files)])
     except KeyError as error:
@@ -148,8 +151,13 @@ def load_tasks(model: Model, folders: Sequence[Path]) -> None:
     model.add_empty([task for task, _ in known])
     for number, folder, (_, values) in zip(range(first, len(model.tasks)), folders, known, strict=True):
         model.records[number] = {key: values[key] for key in RECORDED if key in values}
-        weights = _load(folder / "weights.safetensors")
-        for module, prefix in ((model.method.tasks[number], "method."), (model.heads[number], "head.")):
+        weights = _load(path := folder / "weights.safetensors")
+        own = ((model.method.tasks[number], "method."), (model.heads[number], "head."))
+        wanted = {prefix + name: t for module, prefix in own for name, t in module.state_dict().items()}
+        faults = [*misfits(wanted, weights), *(f"{name} is unknown" for name in weights if name not in wanted)]
+        if faults:
+            raise FolderError(f"{path} does not hold the weights of this task: {'; '.join(faults)}.")
+        for module, prefix in own:
             module.load_state_dict({k.removeprefix(prefix): t for k, t in weights.items() if k.startswith(prefix)})
     model.join_groups()
 

@@ -6,8 +6,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
+import onepass
 from onepass import living
 from onepass.atomic import write_manifest
 from onepass.engine import engine
@@ -126,6 +129,21 @@ def test_a_damaged_task_is_said_and_the_engine_before_goes_on(folder: Path, tmp_
     with pytest.raises(FolderError, match="not finite"):
         engine.reopened()
     assert engine.predict("a vote") == known
+
+
+@pytest.mark.parametrize("name", ["head.weight", "head.bias", "method.tokens", "method.pooler.weight"])
+def test_weights_of_another_shape_are_said_before_anything_is_asked(name: str, folder: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(folder, tmp_path / "other"))
+    weights = sorted(other.glob("tasks/*/weights.safetensors"))[-1]
+    tensors = load_file(weights)
+    tensors[name] = np.zeros([size + 1 for size in tensors[name].shape], np.float32)
+    save_file(tensors, weights)
+    write_manifest(other)
+    for of_engine in (True, False):
+        with pytest.raises(
+            FolderError, match=f"{weights} does not hold the weights of this task: {name} is .*expected"
+        ):
+            onepass.load(other, engine=of_engine)
 
 
 def test_files_that_are_overwritten_change_nothing_for_an_engine_that_runs(folder: Path, tmp_path: Path) -> None:

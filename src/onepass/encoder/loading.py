@@ -85,16 +85,21 @@ def build_encoder(config: EncoderConfig, weights: Mapping[str, Tensor]) -> Encod
     """An encoder with these weights, under our own names."""
     with torch.device("meta"):  # no memory and no random numbers for weights that are replaced at once
         encoder = Encoder(config)
-    faults = []
-    for name, parameter in encoder.state_dict().items():
-        if name not in weights:
-            faults.append(f"{name} is missing")
-        elif weights[name].shape != parameter.shape:
-            faults.append(f"{name} is {tuple(weights[name].shape)}, expected {tuple(parameter.shape)}")
-    if faults:
+    if faults := misfits(encoder.state_dict(), weights):
         raise EncoderError(f"These are not the weights of this {config.family} encoder: {'; '.join(faults)}.")
     encoder.load_state_dict({name: weights[name] for name in encoder.state_dict()}, assign=True)
     return encoder
+
+
+def misfits(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> list[str]:
+    """Which of the wanted weights are missing among those found, or of another shape."""
+    faults = []
+    for name, tensor in wanted.items():
+        if name not in found:
+            faults.append(f"{name} is missing")
+        elif found[name].shape != tensor.shape:
+            faults.append(f"{name} is {tuple(found[name].shape)}, expected {tuple(tensor.shape)}")
+    return faults
 
 
 def random_encoder(config: EncoderConfig, seed: int = 0) -> Encoder:

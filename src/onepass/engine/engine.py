@@ -15,6 +15,7 @@ from onepass.engine.opening import Opening
 from onepass.engine.ranges import Bounds
 from onepass.engine.rounding import tolerance
 from onepass.engine.runner import Runner
+from onepass.engine.weights import misfits
 from onepass.errors import EncoderError, FolderError
 from onepass.heads import Kind, make_kind
 from onepass.inquiry import Pieces, Ranges
@@ -60,6 +61,13 @@ class Engine(Asking):
         except (EncoderError, TypeError, ValueError) as error:
             raise FolderError(f"{path} is no model this version can read: {error}") from error
         self.recipe, runner = opening.built()
+        for task, kind, own in zip(self.tasks, self.kinds, runner.tasks, strict=True):
+            width = runner.encoder.config.width
+            if faults := misfits(own, runner.tasks[0], width, kind.outputs(task), width * kind.states(task)):
+                raise FolderError(
+                    f"{path / 'tasks' / task.name / 'weights.safetensors'} does not hold the weights of this task: "
+                    f"{'; '.join(faults)}."
+                )
         self._core = Core(runner, zip(self.tasks, self.kinds, strict=True))
 
     def __repr__(self) -> str:

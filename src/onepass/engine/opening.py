@@ -98,7 +98,7 @@ class Opening:
             return recipe, _runner_of(recipe)(encoder, recipe["method"], shared, self._own(files), self.threads)
         except KeyError as error:
             raise FolderError(f"{path} is no model this version can read: it does not say {error}.") from error
-        except (AttributeError, EncoderError, TypeError, ValueError) as error:
+        except (AttributeError, EncoderError, RuntimeError, TypeError, ValueError) as error:  # the third: of OpenVINO
             raise FolderError(f"{path} is no model this version can read: {error}") from error
 
     def _own(self, files: list[str]) -> list[Weights]:

@@ -23,6 +23,30 @@ LARGEST_HEADER = 100_000_000  # the limit of the format's own library
 Weights = dict[str, np.ndarray]
 
 
+FORMS = {
+    "head.weight": "CS", "head.bias": "C", "method.tokens": "NH", "method.pooler.weight": "HH",
+    "method.pooler.down": "RH", "method.pooler.up": "HR", "method.pooler.bias": "H",
+    "method.film.weight": "FH", "method.film.bias": "F",
+}  # fmt: skip
+"""The shapes of a task's weights: C outputs, S numbers that the head reads, N tokens, H width, R rank, F = 2 * H"""
+
+
+def misfits(own: Weights, first: Weights, width: int, outputs: int, reads: int) -> list[str]:
+    """Which of a task's weights are missing or of another shape; it has N and R as the model's `first` task has."""
+    sizes = {"C": outputs, "S": reads, "H": width, "F": 2 * width}
+    sizes |= {
+        size: len(first[name]) for size, name in (("N", "method.tokens"), ("R", "method.pooler.down")) if name in first
+    }
+    faults = []
+    for name, form in FORMS.items():
+        if name not in own:
+            if name.startswith("head.") or (name in first and "film" not in name):
+                faults.append(f"{name} is missing")
+        elif own[name].shape != (wanted := tuple(sizes.get(size, 0) for size in form)):
+            faults.append(f"{name} is {own[name].shape}, expected {wanted}")
+    return faults
+
+
 def read_weights(path: Path) -> Weights:
     """The tensors of a file by their names."""
     try:
