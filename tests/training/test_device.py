@@ -29,6 +29,15 @@ def test_a_cpu_takes_16_bits_where_it_multiplies_them_and_the_encoder_is_wide(
         assert accelerator.mixed_precision == ("bf16" if half else "no")
 
 
+@pytest.mark.parametrize("variable", ["ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"])
+def test_a_cpu_that_is_told_to_leave_instructions_out_takes_no_16_bits(variable: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True}, raising=False)
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
+    assert halves_pay("cpu", 384)
+    monkeypatch.setenv(variable, "AVX2")
+    assert not halves_pay("cpu", 384) and halves_pay("cuda", 384)
+
+
 def test_the_record_of_a_training_says_what_it_computed_in(news: Path):
     from onepass.training import train
 

@@ -24,6 +24,8 @@ def halves_pay(device: str, width: int) -> bool:
     """Whether bf16 is the faster way through an encoder of a width: on GPUs, and on some CPUs."""
     if device != "cpu":
         return True
+    if {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"} & os.environ.keys():  # what the CPU has may not be used then
+        return False
     known: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
     return width >= WIDE and bool(known.get("avx512_bf16") or known.get("amx_bf16"))
 
