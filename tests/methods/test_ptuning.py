@@ -53,6 +53,13 @@ def test_a_task_reads_its_own_prompts_and_then_the_text(readout: str, make_model
                 torch.testing.assert_close(got[row, place], method.pooler(state), atol=1e-5, rtol=1e-4)
 
 
+def test_without_prompts_it_learns_from_cls_alone(make_model: MakeModel, texts: list[str]) -> None:
+    model = make_model("ptuning", readout="cls", prompt_length=0)
+    asked = torch.tensor([[row % 2] for row in range(len(texts))])
+    model.method(packed(model, texts), asked).vectors.sum().backward()
+    assert model.method.pooler.weight.grad.abs().sum() > 0
+
+
 def test_with_a_pooler_per_task_it_is_mtop_with_one_task_at_a_time(make_model: MakeModel, texts: list[str]) -> None:
     model, mtop = make_model("ptuning", pooler="task"), make_model("mtop")
     for own, other in zip(model.method.tasks, mtop.method.tasks, strict=True):

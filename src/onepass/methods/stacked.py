@@ -139,7 +139,7 @@ class _Join(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
         (gradient,) = gradients  # (U, n, ...)
-        return gradient.contiguous().flatten(0, 1).split(gradient.shape[1])
+        return gradient.contiguous().flatten(0, 1).split([gradient.shape[1]] * len(gradient))  # n may be 0
 
 
 def _side_by_side(parameters: Sequence[nn.Parameter]) -> Tensor | None:
