@@ -496,6 +496,14 @@ def test_a_row_longer_than_the_budget_is_a_batch_of_its_own(make_trainer: MakeTr
     assert [len(batch) for batch in recorded(trainer).batches] == [1] * 6
 
 
+def test_the_scores_of_a_training_in_16_bits_are_those_of_the_model_as_it_answers(news: Path):
+    model = train(news, "precision=bf16", "device=cpu", "tasks.tone.metric=r2")
+    found = onepass.evaluate(model, split="validation")["tasks"]
+    for name, record in zip(model.names, model.records, strict=True):
+        kept = record["scores"]["validation"]
+        assert {key: found[name][key] for key in kept} == pytest.approx(kept, abs=1e-6), name
+
+
 def test_bf16_trains_on_the_cpu_and_leaves_weights_in_full_precision(news: Path):
     model = train(news, "precision=bf16", "device=cpu")
     assert {p.dtype for p in model.parameters()} == {torch.float32}

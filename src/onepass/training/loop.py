@@ -33,7 +33,7 @@ from onepass.training.cache import MOST_IN_MEMORY, TextCache
 from onepass.training.checkpoint import Checkpoints, StageState
 from onepass.training.device import make_accelerator
 from onepass.training.distillation import Teaching, teachable
-from onepass.training.evaluation import all_logits, is_answer, score_decisions, score_tasks
+from onepass.training.evaluation import all_logits, is_answer, score_decisions, score_tasks, scores_of
 from onepass.training.findings import findings_of
 from onepass.training.history import history_record, spoken
 from onepass.training.losses import TaskLosses
@@ -144,14 +144,19 @@ class Trainer:
             rows = {"train": len(item.train), "validation": len(item.validation)}
             self.model.records[number] |= {"rows": rows, "data": fingerprint(item.train)}
         # In full precision, as the model will answer.
-        for number, logits in all_logits(self.model, {n: item.validation for n, item in enumerate(self.sets)}).items():
+        model, half = self.model, self.accelerator.mixed_precision != "no"
+        for number, logits in all_logits(model, {n: item.validation for n, item in enumerate(self.sets)}).items():
             if not all(map(is_answer, logits)):
                 raise TrainingError(
-                    f"The trained model has no finite answer to some rows of task {self.model.names[number]!r}; "
+                    f"The trained model has no finite answer to some rows of task {model.names[number]!r}; "
                     f"nothing was written. {SMALLER_RATES}"
                 )
-            settle(self.model, number, logits, self.sets[number].validation)
-            score_decisions(self.model, number, logits, self.sets[number].validation)
+            validation = self.sets[number].validation
+            if half and len(validation):  # checkpoints were compared in 16 bits
+                scores = scores_of(model.tasks[number], model.kinds[number], logits, validation)
+                model.records[number]["scores"] = {"validation": scores}
+            settle(model, number, logits, validation)
+            score_decisions(model, number, logits, validation)
 
     def _resumed(self) -> dict[str, Any] | None:
         """What the last checkpoint holds, with the model's weights put back; None if there is none."""
