@@ -40,6 +40,14 @@ def test_of_several_asks_the_first_of_each_text_is_its_own():
     assert own_answers(groups, num_asked=1) == groups
 
 
+def test_a_batch_from_which_nothing_learns_takes_part_in_a_step_of_several_processes(make_trainer: MakeTrainer):
+    """Otherwise the others would wait for its gradient, or take another message for it."""
+    trainer = make_trainer()
+    trainer.model.requires_grad_(False)
+    losses_of(trainer).sum().backward()
+    assert all(parameter.grad is None for parameter in trainer.model.parameters())
+
+
 def test_two_passes_are_apart_by_the_mean_of_both_divergences(make_trainer: MakeTrainer):
     objective = Objective(make_trainer().model, None, make_trainer().options)
     one = [answers(Classification(), [1], [[0.0, 0.0]]), answers(Regression(), [0], [[1.0]])]

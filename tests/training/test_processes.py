@@ -70,3 +70,11 @@ def test_two_processes_train_a_soup(news: Path, tmp_path: Path) -> None:
     assert [answer["topic"].label for answer in answers] == ["sport", "politics"]
     record = json.loads((tmp_path / "out" / "model" / "config.json").read_text())["training"]
     assert record["rows_used"]["share"] == 1.0 and record["rows_used"]["updates"] == 2 * 10 * 68
+
+
+@pytest.mark.slow
+def test_two_processes_go_on_when_one_has_nothing_but_finished_tasks(news: Path, tmp_path: Path) -> None:
+    options = ["method=frozen", "freeze_done=1", "batches=task", "epochs=12", "head_rate=0.01", "device=cpu"]
+    said = in_two_processes("-m", "onepass", "train", str(news), "-o", str(tmp_path / "model"), *options)
+    assert said.count("no longer better, own weights fixed") > 1  # some tasks were finished before others
+    assert onepass.load(tmp_path / "model").names == ["topic", "tone", "same"]

@@ -23,9 +23,9 @@ class RunningMean:
     @torch.no_grad()
     def update(self) -> None:
         """Take in the parameters that the step just changed; those of absent tasks stay as they are."""
-        if not self.decay:
-            return
         changed = [i for i, p in enumerate(self.parameters) if p.grad is not None]
+        if not self.decay or not changed:
+            return
         for i in changed:
             self.steps[i] += 1
         # Early on the mean forgets faster, or it would hold on to the untrained weights. Every parameter has its own
