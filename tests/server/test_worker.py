@@ -1,6 +1,9 @@
 """A worker without a server around it."""
 
+import fcntl
 import json
+import os
+import resource
 import shutil
 import socket
 import subprocess
@@ -48,13 +51,16 @@ def test_a_label_that_is_never_given_has_no_threshold_in_the_list_of_tasks(stric
 class Process:
     """A worker's process, and our end of its socket."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, number: int = 0):
+        """Its end of the socket is the first free file from this number on."""
         self.ours, theirs = socket.socketpair()
         self.ours.settimeout(60)
-        command = [sys.executable, "-m", "onepass.server.start_worker", str(theirs.fileno()), str(folder)]
+        with theirs:
+            file = fcntl.fcntl(theirs, fcntl.F_DUPFD, number)
+        command = [sys.executable, "-m", "onepass.server.start_worker", str(file), str(folder)]
         options = json.dumps({"abstain_below": 0.0, "threads": 1, "device": "cpu"})
-        self.process = subprocess.Popen([*command, options], pass_fds=[theirs.fileno()])
-        theirs.close()
+        self.process = subprocess.Popen([*command, options], pass_fds=[file])
+        os.close(file)
 
     def hear(self) -> tuple[dict[str, Any], bytes]:
         """What it says next, other than that it is alive."""
@@ -73,11 +79,11 @@ class Process:
 
 
 @pytest.fixture
-def start_worker() -> Iterator[Callable[[Path], Process]]:
+def start_worker() -> Iterator[Callable[..., Process]]:
     started: list[Process] = []
 
-    def begin(folder: Path) -> Process:
-        started.append(Process(folder))
+    def begin(folder: Path, number: int = 0) -> Process:
+        started.append(Process(folder, number))
         return started[-1]
 
     yield begin
@@ -88,7 +94,7 @@ def start_worker() -> Iterator[Callable[[Path], Process]]:
 
 
 def test_a_worker_takes_the_next_version_from_what_it_has_and_keeps_that_if_it_is_refused(
-    served: Path, tmp_path: Path, start_worker: Callable[[Path], Process]
+    served: Path, tmp_path: Path, start_worker: Callable[..., Process]
 ) -> None:
     folder = Path(shutil.copytree(served, tmp_path / "model"))
     worker = start_worker(folder)
@@ -111,7 +117,7 @@ def test_a_worker_takes_the_next_version_from_what_it_has_and_keeps_that_if_it_i
 
 @pytest.mark.parametrize("gently", [False, True])
 def test_a_worker_changes_the_folder_itself_and_leaves_it_alone_if_it_could_not_serve_it(
-    served: Path, tmp_path: Path, start_worker: Callable[[Path], Process], gently: bool
+    served: Path, tmp_path: Path, start_worker: Callable[..., Process], gently: bool
 ) -> None:
     folder, archived = Path(shutil.copytree(served, tmp_path / "model")), tmp_path / "archived"
     unpack(pack(folder, "topic"), archived, 10_000_000)
@@ -136,7 +142,20 @@ def test_a_worker_changes_the_folder_itself_and_leaves_it_alone_if_it_could_not_
     assert revision_of(folder) == kept and worker.tasks() == every
 
 
-def test_answers_leave_in_the_order_of_their_batches(served: Path, start_worker: Callable[[Path], Process]) -> None:
+def test_a_worker_that_is_started_beside_a_thousand_connections_answers(
+    served: Path, start_worker: Callable[..., Process]
+) -> None:
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(2048, files[1]), files[1]))
+    try:
+        worker = start_worker(served, number=1100)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, files)
+    assert worker.load()["op"] == "ready"
+    assert "topic" in worker.tasks()
+
+
+def test_answers_leave_in_the_order_of_their_batches(served: Path, start_worker: Callable[..., Process]) -> None:
     """Also where a large one is still being encoded when a small one behind it is done."""
     worker = start_worker(served)
     worker.load()

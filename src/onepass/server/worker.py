@@ -92,6 +92,8 @@ def main(descriptor: int, folder: Path, options: dict[str, Any], gentle: bool) -
 
     threading.Thread(target=finish_beside, daemon=True).start()
     served: Served | None = None
+    unread = select.poll()  # select.select knows no numbers from 1024 on, which a server of many connections gives
+    unread.register(connection, select.POLLIN)
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
             head, _ = receive(connection)
@@ -104,7 +106,7 @@ def main(descriptor: int, folder: Path, options: dict[str, Any], gentle: bool) -
             start, padding = time.perf_counter(), served.padding
             results = served.answer(head["items"])
             ran = {"run_ms": 1000 * (time.perf_counter() - start), "padding": served.padding - padding}
-            if answers.unfinished_tasks or select.select([connection], [], [], 0)[0]:
+            if answers.unfinished_tasks or unread.poll(0):
                 # Behind those before it: answers leave in the order of batches.
                 answers.put((served, head["id"], results, ran))
             else:  # nothing to run meanwhile, and waking a thread takes longer than it does
