@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from onepass.errors import FolderError
-from onepass.server.batcher import Batcher
+from onepass.server.batcher import Batch, Batcher
 from onepass.server.child import QUIET_S, Worker
 from onepass.server.metrics import Metrics
 from onepass.server.pool import STALLED_S, Pool
@@ -23,6 +24,14 @@ FACTS = {
     "max_length": 32,
     "tasks": [{"name": "topic"}],
     "definitions": [{"name": "topic", "kind": "classification", "text": "text", "label": "topic"}],
+}
+
+
+SPEED = {"times": {"tokens_per_s": 1000.0}}
+COUNTED = {
+    "onepass_worker_restarts": {},
+    "onepass_asks_total": {"outcome": "failed"},
+    "onepass_text_errors_total": {"code": "failed"},
 }
 
 
@@ -142,6 +151,30 @@ def test_a_spare_process_that_fell_silent_is_not_trusted(tmp_path: Path, holds: 
         asyncio.run(check())
 
 
+@pytest.mark.usefixtures("no_processes")
+def test_a_worker_without_an_answer_for_a_while_is_asked_a_text_of_our_own_also_while_it_is_busy(
+    tmp_path: Path,
+) -> None:
+    async def asked() -> None:
+        pool, sent = make_pool(tmp_path), list[bytes]()
+        pool._not_before = float("inf")  # nobody is started
+        worker = Worker(pool)
+        generation: Any = SimpleNamespace(workers=[worker], retiring=False, facts={"probe": "probe"} | SPEED)
+        pool.batcher.generations.append(generation)
+        worker.generation, worker.writer = generation, SimpleNamespace(write=sent.append)  # type: ignore[assignment]
+        item: Any = SimpleNamespace(ask=SimpleNamespace(over=False))
+        worker.batches.append(Batch(1, [item], 8, time.monotonic()))
+        worker.forward = worker.running_since = time.monotonic()
+        pool._look(time.monotonic())
+        assert not sent
+        worker.forward -= 1.5  # what it was asked since was answered with errors
+        for _ in range(3):
+            pool._look(time.monotonic())
+        assert len(sent) == 1
+
+    asyncio.run(asked())
+
+
 def test_a_spare_process_that_hangs_keeps_no_place_empty(start: Callable[..., Any], served: Any) -> None:
     server = start(served, spare=True, silent_s=1.0, start_s=600.0).wait()
     server.until(lambda: len(server.workers()) == 2)
@@ -193,6 +226,16 @@ def test_a_text_that_breaks_the_model_does_not_break_its_neighbours(server: Any)
     assert status == 200
     assert ["error" in result for result in body["results"]] == [False, True, False, True, False, False]
     assert body["results"][3]["error"]["code"] == "not_finite"
+
+
+def test_a_worker_on_which_every_text_fails_is_replaced(server: Any) -> None:
+    before = {name: server.counter(name, **labels) for name, labels in COUNTED.items()}
+    (worker,) = server.workers()
+    assert server.predict("fault:break")[0] == 500  # as a device that needs a new process
+    server.until(lambda: server.predict("goal")[0] == 200, 60)
+    server.until(server.is_ready)
+    assert [process.pid for process in server.workers()] != [worker.pid]
+    assert all(server.counter(name, **labels) > before[name] for name, labels in COUNTED.items())
 
 
 def test_a_text_that_ends_the_worker_does_not_take_its_neighbours_along(server: Any) -> None:

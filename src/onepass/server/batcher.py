@@ -32,6 +32,8 @@ MESSAGES = {
     "cannot_answer": (422, "A task cannot be asked of this; GET /tasks tells what tasks read."),
     "unknown_task": (404, "A task was removed while the request waited."),
 }
+MODEL_FAULTS = ("failed", "not_finite")
+"""Those that say nothing of the text if it is one of our own"""
 
 
 @dataclass(eq=False)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from onepass.atomic import reason
 from onepass.encoder.tokenizer import Tokenizer
 from onepass.errors import FolderError
-from onepass.server.batcher import Batch
+from onepass.server.batcher import MODEL_FAULTS, Batch
 from onepass.server.exchange import Elsewhere
 from onepass.server.frames import frame, read_frame
 from onepass.server.priority import LOADING
@@ -50,7 +50,7 @@ class Worker:
         self.heard = False
         """Whether it ever said anything"""
         self.forward = 0.0
-        """When a pass last ended"""
+        """When a pass last ended with an answer"""
         self.batches: deque[Batch] = deque()
         """Sent and not yet answered; the first one runs"""
         self.running_since = 0.0
@@ -72,6 +72,11 @@ class Worker:
     @property
     def ready(self) -> bool:
         return self.generation is not None and not self.gone and not self.leaving
+
+    @property
+    def probed(self) -> bool:
+        """Whether a probe is on its way."""
+        return any(not batch.items for batch in self.batches)
 
     @property
     def number(self) -> int:
@@ -138,7 +143,12 @@ class Worker:
                 self.why = "it answered out of turn"
                 raise ValueError(self.why)
             batch = self.batches.popleft()
-            seconds, self.running_since, self.forward = now - self.running_since, now, now
+            seconds, self.running_since = now - self.running_since, now
+            if sum(code in MODEL_FAULTS for code in head["errors"].values()) < len(head["sizes"]):
+                self.forward = now
+            elif not batch.items:  # no memory, or a device after a fault: whatever it is asked, it fails
+                self.why = "it failed on a text of our own"
+                raise ValueError(self.why)
             self.pool.batcher.done(self, batch, seconds, head, body)
         elif head["op"] == "ready":
             self.forward, self.holds = now, head["reopens"]

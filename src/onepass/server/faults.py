@@ -15,11 +15,12 @@ class Faulty:
     """A model that raises, answers NaN, hangs or dies when a text says so, and is the given model otherwise."""
 
     def __init__(self, model: Any):
-        self.model = model
+        self.model, self.broken = model, False
 
     def label(self, texts: Sequence[Any], tasks: Sequence[str] | None = None) -> list[Any]:
         words = " ".join(str(text) for text in texts)
-        if "fault:raise" in words:
+        self.broken |= "fault:break" in words  # as a device after a fault: from then on nothing works
+        if "fault:raise" in words or self.broken:
             raise RuntimeError(f"a fault on purpose about {words}")  # the words must not reach a log
         if "fault:hang" in words:
             time.sleep(3600)

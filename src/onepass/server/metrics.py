@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -44,6 +45,10 @@ class Metrics:
         self.run_seconds = Histogram("onepass_run_seconds", "Runs of a batch.", buckets=SECONDS, registry=registry)
         self.batch_tokens = Histogram("onepass_batch_tokens", "Tokens of a batch.", buckets=TOKENS, registry=registry)
         self.texts = Counter("onepass_texts_computed", "Texts that were run.", registry=registry)
+        self.errors = Counter(
+            "onepass_text_errors", "Texts that were given an error for an answer, by its code.", ["code"],
+            registry=registry,
+        )  # fmt: skip
         self.tokens = Counter("onepass_tokens_computed", "Tokens that were run.", registry=registry)
         self.padding = Counter(
             "onepass_padding_tokens",
@@ -74,6 +79,10 @@ class Metrics:
 
     def count_ask(self, outcome: str) -> None:
         self._asks[outcome].inc()
+
+    def count_errors(self, codes: Iterable[str]) -> None:
+        for code in codes:
+            self.errors.labels(code).inc()
 
     def count_request(self, route: str, status: int, seconds: float) -> None:
         found = self._requests.get((route, status))

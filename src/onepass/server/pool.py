@@ -335,7 +335,7 @@ class Pool:
             if trouble:
                 log.warning("worker %d is replaced: %s", worker.number, trouble)
                 worker.kill(trouble)
-            elif worker.ready and not worker.batches and now - worker.forward > PROBE_S:
+            elif worker.ready and not worker.probed and now - worker.forward > PROBE_S:
                 self.batcher.probe(worker)
         for generation in generations:
             idle = not any(worker.batches for worker in generation.workers)

@@ -101,7 +101,9 @@ class Service:
         key.under_way += 1
         try:
             answered = await self._ask(request, key, texts, tasks)
-            outcome = "answered"
+            errors = answered.ask.errors
+            self.metrics.count_errors(errors.values())
+            outcome = "answered" if len(errors) < len(texts) else "failed"
             return answered
         except Refused as refused:
             outcome = {429: "rejected", 504: "expired"}.get(refused.status, "failed")
