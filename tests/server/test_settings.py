@@ -1,5 +1,7 @@
 """Settings, their flags and their environment variables."""
 
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -35,3 +37,24 @@ def test_what_goes_from_one_number_to_another_is_held_to_both() -> None:
     with pytest.raises(ConfigError, match=r"(?s)--change-nice is 20; possible: a number from 0 to 19.*--abstain-below"):
         Settings(abstain_below=50, change_nice=20).check(authenticated=False)
     Settings(abstain_below=1, change_nice=19).check(authenticated=False)
+
+
+@pytest.mark.parametrize(
+    ("files", "most", "allowed", "connections"), [(100, 400, 328, 200), (100, 300, 300, 172), (20, 20, 20, 10)]
+)
+def test_no_more_connections_are_taken_than_files_may_be_open(
+    files: int, most: int, allowed: int, connections: int
+) -> None:
+    code = f"""
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, ({max(files, 100)}, {max(most, 100)}))  # for the imports
+from onepass.server.run import with_room
+from onepass.server.settings import Settings
+resource.setrlimit(resource.RLIMIT_NOFILE, ({files}, {most}))
+settings = with_room(Settings(max_connections=200))
+print(resource.getrlimit(resource.RLIMIT_NOFILE)[0], settings.max_connections)
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == [str(allowed), str(connections)]
+    told = f"{allowed} files may be open here (ulimit -n): --max-connections is {connections}."
+    assert (told in found.stderr) == (connections < 200)

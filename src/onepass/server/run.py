@@ -10,6 +10,7 @@ import resource
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ WAITING, AT_ONCE = 2048, 1
 
 A new connection may cost more than all that is under way needs in a turn, and a request takes five turns."""
 
+FILES_BESIDE = 128  # connections: to workers, and what is read and written
+
 
 class _Server(uvicorn.Server):
     """uvicorn's server without its signal handlers, and with a longer queue than it accepts from in one go."""
@@ -52,12 +55,30 @@ def serve(folder: Path, settings: Settings, say: Callable[[str], None]) -> None:
     keys = Keyring.read(settings.keys, os.environ.pop("ONEPASS_API_KEY", ""))
     admin_keys = Keyring.read(settings.admin_keys, os.environ.pop("ONEPASS_ADMIN_KEY", ""), "ONEPASS_ADMIN_KEY")
     settings.check(authenticated=bool(keys))
+    settings = with_room(settings)
     revision_of(folder)
     _check_moderation(settings.moderation, describe(folder)["tasks"])
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     prompt()
     with _listen(settings) as listener:
         asyncio.run(_serve(folder, settings, keys, admin_keys, listener, say))
+
+
+def with_room(settings: Settings) -> Settings:
+    """The settings with no more connections than files may be open, of which as many are allowed as can be.
+
+    Where there are none left, connections would wait unheard, and no lost worker could be replaced.
+    """
+    files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = settings.max_connections + FILES_BESIDE
+    if files != resource.RLIM_INFINITY and files < wanted:
+        files = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))
+        if files < wanted:
+            fewer = max(files - FILES_BESIDE, files // 2)
+            log.warning("%d files may be open here (ulimit -n): --max-connections is %d.", files, fewer)
+            return replace(settings, max_connections=fewer)
+    return settings
 
 
 def _check_moderation(text: str, tasks: list[dict[str, Any]]) -> None:
