@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from onepass.data.files import column_names
+from onepass.data.files import column_names, read_chunks
+from onepass.errors import DataError
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: the page is not tested")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -168,6 +169,48 @@ def test_the_page_and_the_command_line_cut_a_file_alike(page: Any, tmp_path: Pat
     ):
         (tmp_path / "t.csv").write_text(text)
         assert page.evaluate(read, text) == column_names(tmp_path / "t.csv") == header
+
+
+def test_the_page_and_the_command_line_find_the_same_cells_and_faults(page: Any, tmp_path: Path) -> None:
+    read = "async (text) => { const { parse } = await import('/page/csv.js'); return parse(text).rows; }"
+    fault = read.replace("return parse(text).rows", "try { parse(text); } catch (error) { return error.message; }")
+    for ending, text in (
+        ("csv", 'text,n\r\n"a, ""b""\r\nc",1\r\n\r\n"",2\r\n'),
+        ("tsv", 'text\tn\n"Open\t1\nquote" here\t2\n'),
+        ("tsv", 'text\tn\n"two\nlines"\t1\n"a"\t2\n'),
+    ):
+        path = tmp_path / f"t.{ending}"
+        path.write_text(text, newline="")
+        rows = [[row["text"] or "", row["n"]] for chunk in read_chunks(path) for _, row in chunk.rows()]
+        assert page.evaluate(read, text) == rows and len(rows) == 2
+    for text, told in (
+        ('text,n\na,1\n"b,2\nc,3\n', "a quote is opened here and never closed."),
+        ('text,n\na,1\n"b" c,2\n', "quotes are wrong"),
+    ):
+        path.write_text(text)
+        with pytest.raises(DataError, match=told):
+            list(read_chunks(path))
+        assert f"Line 3: {told}" in page.evaluate(fault, text)
+
+
+def test_rows_that_were_cut_in_the_wrong_places_are_told_and_left_blank(page: Any, tmp_path: Path) -> None:
+    source = tmp_path / "mails.csv"
+    source.write_text("id,text\n1,late goal\n2,late goal, again\n3,\n4\n5,senate vote\n")
+    page.get_by_role("tab", name="File").click()
+    page.locator("#csv").set_input_files(source)
+    told = "5 rows, 2 columns. More or fewer cells than the header: row 2, 4."
+    sync_api.expect(page.locator("#file-state")).to_contain_text(told)
+    rows = label(page, source)
+    sync_api.expect(page.locator("#file-state")).to_contain_text("rows are done. Left blank, without a text or with")
+    sync_api.expect(page.locator("#file-state")).to_contain_text("cells than the header: row 2, 3, 4.")
+    assert [row["text"] for row in rows] == ["late goal", "late goal, again", "", "", "senate vote"]
+    assert [bool(row["topic"]) for row in rows] == [True, False, False, False, True]
+    page.get_by_role("tab", name="Teach").click()
+    source.write_text("text,label\nlate goal,glad\nlate, again,sad\n")
+    page.locator("#rows-file").set_input_files(source)
+    page.locator("#name").fill("feeling")
+    page.get_by_role("button", name="Teach it").click()
+    sync_api.expect(page.locator("#problem")).to_contain_text("Row 2 of mails.csv has 3 cells, the header 2.")
 
 
 def test_a_task_is_taught_and_tried(page: Any, live: Any) -> None:

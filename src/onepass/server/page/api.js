@@ -45,7 +45,7 @@ export async function call(path, { method = "GET", body, type = "application/jso
 }
 
 // The same, waiting when the server is busy: for work that nobody watches letter by letter.
-export async function patiently(path, options) {
+async function patiently(path, options) {
   for (;;) {
     try {
       return await call(path, options);
@@ -53,5 +53,17 @@ export async function patiently(path, options) {
       if (problem.status !== 429 && problem.status !== 503) throw problem;
       await new Promise((resolve) => setTimeout(resolve, 1000 * problem.retryAfter));
     }
+  }
+}
+
+// What is too much for the server at once is asked in halves, so that one text does not fail the others.
+export async function labelled(inputs, names, signal) {
+  try {
+    return (await patiently("/predict", { method: "POST", body: { inputs, tasks: names }, signal })).results;
+  } catch (error) {
+    if (error.status !== 413) throw error;
+    if (inputs.length === 1) return [{ error }];
+    const half = inputs.length >> 1;
+    return [...await labelled(inputs.slice(0, half), names, signal), ...await labelled(inputs.slice(half), names, signal)];
   }
 }

@@ -1,8 +1,8 @@
 // The page: tabs, and what each of them does.
 
-import { call, patiently, Problem } from "/page/api.js";
+import { call, labelled, Problem } from "/page/api.js";
 import { card, cost, filter, make, offer, percent, shown } from "/page/answers.js";
-import { line, parse, read } from "/page/csv.js";
+import { fitted, line, oddRows, parse, read } from "/page/csv.js";
 
 const $ = (id) => document.getElementById(id);
 let info = {}, tasks = [];
@@ -165,19 +165,14 @@ $("csv").addEventListener("change", () => guarded($("label-file"), async () => {
   const guess = header.findIndex((name) => /^(text|headline|title|sentence|message|body)$/i.test(name));
   if (guess >= 0) $("column").value = guess;
   $("column").disabled = !header.length;
-  $("file-state").textContent = table ? `${table.rows.length} rows, ${header.length} columns.` : "";
+  const odd = table ? oddRows(table) : [];
+  const cut = odd.length ? ` More or fewer cells than the header: ${numbered(odd)} Text with a separator in it needs quotes.` : "";
+  $("file-state").textContent = table ? `${table.rows.length} rows, ${header.length} columns.${cut}` : "";
 }));
 
-// What is too much for the server at once is asked in halves, so that one text does not fail the others.
-async function labelled(inputs, names, signal) {
-  try {
-    return (await patiently("/predict", { method: "POST", body: { inputs, tasks: names }, signal })).results;
-  } catch (error) {
-    if (error.status !== 413) throw error;
-    if (inputs.length === 1) return [{ error }];
-    const half = inputs.length >> 1;
-    return [...await labelled(inputs.slice(0, half), names, signal), ...await labelled(inputs.slice(half), names, signal)];
-  }
+function numbered(places) {
+  const more = places.length > 5 ? ` and ${places.length - 5} more` : "";
+  return `row ${places.slice(0, 5).map((place) => place + 1).join(", ")}${more}.`;
 }
 
 function cells(found, names) {
@@ -194,7 +189,7 @@ function handOut(parts) {
 
 onSubmit($("file-form"), async () => {
   if (!table || !table.rows.length) throw new Problem(0, "Choose a csv file with rows first.");
-  const column = Number($("column").value), bar = $("file-progress"), all = table.rows.length, blank = [];
+  const column = Number($("column").value), bar = $("file-progress"), all = table.rows.length, blank = [], unread = [];
   stopping = new AbortController();
   $("download").hidden = true;
   $("stop-file").hidden = bar.hidden = false;
@@ -203,10 +198,13 @@ onSubmit($("file-form"), async () => {
   let done = 0;
   try {
     while (done < all) {
-      const rows = table.rows.slice(done, done + size);
-      for (const [place, result] of (await labelled(rows.map((row) => row[column] ?? ""), names, stopping.signal)).entries()) {
-        if (result.error) blank.push(done + place + 1);
-        parts.push(line([...table.header.map((_, i) => rows[place][i] ?? ""), ...cells(result.tasks || {}, names)]));
+      const rows = table.rows.slice(done, done + size), asked = rows.filter((row) => row.length === table.header.length && row[column].trim());
+      const results = asked.length ? await labelled(asked.map((row) => row[column]), names, stopping.signal) : [];
+      const found = new Map(asked.map((row, place) => [row, results[place]]));
+      for (const [place, row] of rows.entries()) {
+        if (!found.has(row)) unread.push(done + place);
+        else if (found.get(row).error) blank.push(done + place);
+        parts.push(line([...fitted(row, table), ...cells(found.get(row)?.tasks || {}, names)]));
       }
       done += rows.length;
       bar.value = done / all;
@@ -215,8 +213,9 @@ onSubmit($("file-form"), async () => {
   } finally {  // also of what was stopped or failed: what is done is not lost
     $("stop-file").hidden = bar.hidden = true;
     if (done) handOut(parts);
-    const left = blank.length ? ` Left blank, since the model did not answer: row ${blank.slice(0, 5).join(", ")}${blank.length > 5 ? ` and ${blank.length - 5} more` : ""}.` : "";
-    $("file-state").textContent = `${done === all ? all : `${done} of ${all}`} rows are labelled.${left}`;
+    const left = (why, places) => (places.length ? ` Left blank, ${why}: ${numbered(places)}` : "");
+    $("file-state").textContent = `${done === all ? all : `${done} of ${all}`} rows are ${unread.length ? "done" : "labelled"}.`
+      + left("without a text or with more or fewer cells than the header", unread) + left("since the model did not answer", blank);
   }
 });
 $("stop-file").addEventListener("click", () => stopping?.abort());
@@ -235,6 +234,8 @@ function typedRows() {
 
 async function fileRows(file) {
   const { header, rows } = parse(await read(file));
+  const [odd] = oddRows({ header, rows });
+  if (odd !== undefined) throw new Problem(0, `Row ${odd + 1} of ${file.name} has ${rows[odd].length} cells, the header ${header.length}. Text with a separator in it needs quotes.`);
   const [text, label] = ["text", "label"].map((name) => header.findIndex((given) => given.trim().toLowerCase() === name));
   if (text < 0 || label < 0) throw new Problem(0, `The file needs the columns text and label; it has ${header.join(", ")}.`);
   return rows.filter((row) => row[text] && row[label]).map((row) => ({ text: row[text], label: row[label] }));
