@@ -150,6 +150,22 @@ def test_a_row_or_a_request_that_fails_costs_no_other_row_of_a_file(page: Any, t
     sync_api.expect(page.locator("#file-state")).to_contain_text("32 of 70 rows are labelled")
 
 
+def test_behind_a_proxy_that_puts_a_prefix_before_the_paths_the_page_works(live: Any, browser: Any) -> None:
+    site, context = f"http://127.0.0.1:{live.port}", browser.new_context()
+    context.route("**/*", lambda route: route.abort())
+    context.route(f"{site}/a/b/**", lambda route: route.continue_(url=route.request.url.replace("/a/b/", "/")))
+    page = context.new_page()
+    page.goto(f"{site}/a/b/")
+    page.locator("#text").fill("late goal")
+    page.locator("#text").press("Control+Enter")
+    sync_api.expect(page.locator("#answers article").first).to_be_visible(timeout=30_000)
+    page.get_by_role("link", name="Routes").click()
+    sync_api.expect(page.locator("pre").filter(has_text="/predict").first).to_contain_text(f"{site}/a/b/predict")
+    page.get_by_role("link", name="Try it").click()
+    sync_api.expect(page.locator("#state")).to_contain_text("tasks, revision", timeout=30_000)
+    context.close()
+
+
 def test_a_file_of_another_encoding_is_told(page: Any, tmp_path: Path) -> None:
     (tmp_path / "mails.csv").write_bytes("text\nsp\u00e4tes Tor\n".encode("cp1252"))
     page.get_by_role("tab", name="File").click()

@@ -4,6 +4,9 @@ export class Problem extends Error {
   constructor(status, message) { super(message); this.status = status; }
 }
 
+// Where a path of the server is: a proxy may have put a prefix before it.
+export const address = (path) => new URL("..", import.meta.url).href.slice(0, -1) + path;
+
 let key = sessionStorage.getItem("onepass-key") || "";
 
 function askForKey() {
@@ -29,7 +32,7 @@ export async function call(path, { method = "GET", body, type = "application/jso
     if (body !== undefined) headers["Content-Type"] = type;
     let answer;
     try {
-      answer = await fetch(path, { method, headers, signal, body: body === undefined || type !== "application/json" ? body : JSON.stringify(body) });
+      answer = await fetch(address(path), { method, headers, signal, body: body === undefined || type !== "application/json" ? body : JSON.stringify(body) });
     } catch (error) {
       if (error.name === "AbortError") throw error;
       throw new Problem(0, "The server cannot be reached.");

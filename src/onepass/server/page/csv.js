@@ -1,6 +1,6 @@
 // Reading and writing csv in the browser.
 
-import { Problem } from "/page/api.js";
+import { Problem } from "./api.js";
 
 export async function read(file) {
   try {

@@ -1,15 +1,16 @@
 // The routes, from /openapi.json.
 
-import { make } from "/page/answers.js";
+import { make } from "./answers.js";
+import { address } from "./api.js";
 
-const described = await (await fetch("/openapi.json")).json();
+const described = await (await fetch(address("/openapi.json"))).json();
 const main = document.getElementById("main");
 document.getElementById("state").textContent = `version ${described.info.version}`;
 
 function curl(method, path, operation) {
   const body = operation.requestBody?.content?.["application/json"]?.schema?.example;
   const send = body ? ` \\\n  -H 'content-type: application/json' \\\n  -d '${JSON.stringify(body)}'` : "";
-  return `curl${method === "get" ? "" : ` -X ${method.toUpperCase()}`} ${location.origin}${path}${send}`;
+  return `curl${method === "get" ? "" : ` -X ${method.toUpperCase()}`} ${address(path)}${send}`;
 }
 
 for (const [path, methods] of Object.entries(described.paths)) {

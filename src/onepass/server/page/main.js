@@ -1,8 +1,8 @@
 // The page: tabs, and what each of them does.
 
-import { call, labelled, Problem } from "/page/api.js";
-import { card, cost, filter, make, offer, percent, shown } from "/page/answers.js";
-import { fitted, line, oddRows, parse, read } from "/page/csv.js";
+import { call, labelled, Problem } from "./api.js";
+import { card, cost, filter, make, offer, percent, shown } from "./answers.js";
+import { fitted, line, oddRows, parse, read } from "./csv.js";
 
 const $ = (id) => document.getElementById(id);
 let info = {}, tasks = [];
