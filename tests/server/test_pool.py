@@ -15,6 +15,7 @@ import pytest
 from onepass.errors import FolderError
 from onepass.server.batcher import Batch, Batcher
 from onepass.server.child import QUIET_S, Worker
+from onepass.server.folder import revision_of
 from onepass.server.metrics import Metrics
 from onepass.server.pool import STALLED_S, Pool
 from onepass.server.settings import Settings
@@ -73,6 +74,45 @@ def test_a_folder_that_is_away_when_its_version_is_loaded_leaves_no_worker_to_be
 
     asyncio.run(left(load))
     asyncio.run(left(refill))
+
+
+def test_a_version_that_was_refused_is_told_of_until_it_is_gone_from_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(pool: Pool, change: Any = None) -> None:
+        pool.refused = "It is damaged."
+        raise FolderError(pool.refused)
+
+    async def seen() -> list[str | None]:
+        manifest, told = tmp_path / "MANIFEST.json", []
+        manifest.write_text("{}")
+        pool = make_pool(tmp_path)
+        pool.current = SimpleNamespace(revision=revision_of(tmp_path))  # type: ignore[assignment]
+        for text in ("{}", "{", "{", "{}"):
+            manifest.write_text(text)
+            pool.follower.look()
+            await asyncio.sleep(0.01)
+            told.append(pool.refused)
+        return told
+
+    monkeypatch.setattr(Pool, "replace", refuse)
+    assert asyncio.run(seen()) == [None, "It is damaged.", "It is damaged.", None]
+
+
+@pytest.mark.usefixtures("no_processes")
+def test_what_a_worker_was_refused_for_is_not_told_any_more_when_one_has_loaded(tmp_path: Path) -> None:
+    async def refilled() -> None:
+        pool = make_pool(tmp_path)
+        pool.current = generation = SimpleNamespace(revision=FACTS["revision"], workers=[])  # type: ignore[assignment]
+        pool._failed(FolderError("The folder was away."))
+        pool.first.exception()
+        assert pool.refused == "The folder was away."
+        worker = pool.start_worker()
+        worker.facts.set_result(FACTS)
+        await pool._refill(worker)
+        assert generation.workers == [worker] and pool.refused is None  # type: ignore[union-attr]
+
+    asyncio.run(refilled())
 
 
 def test_whoever_asks_whether_the_server_is_ready_learns_nothing_of_its_folders(tmp_path: Path) -> None:

@@ -38,7 +38,9 @@ class Follower:
             return
         self._unread = 0
         if self.pool.current is None or revision == self.pool.current.revision:
-            self._seen, self._tries = revision, 0
+            if self._tries and not self.pool.replacing:  # what was refused is gone
+                self.pool.refused, self._tries = None, 0
+            self._seen = revision
         elif not self.hold and not self.pool.replacing and time.monotonic() >= self._next_try:
             self._tries = self._tries + 1 if revision == self._seen else 1
             self._seen, self._next_try = revision, time.monotonic() + min(60.0, 2.0**self._tries)

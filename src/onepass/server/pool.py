@@ -221,7 +221,7 @@ class Pool:
         """Let a version serve; the one before ends when its requests are answered."""
         if self.current is not None:
             self.current.retiring = True
-        self.refused, self.current = None, generation
+        self.current = generation
         self.batcher.generations.append(generation)
         for worker in workers:
             self._join(worker, generation)
@@ -234,7 +234,7 @@ class Pool:
         self.starting.discard(worker)
         worker.generation = generation
         generation.workers.append(worker)
-        self.failures = 0
+        self.failures, self.refused = 0, None
         self.batcher.dispatch()
 
     def _tokenizer(self, facts: dict[str, Any]) -> Tokenizer:
