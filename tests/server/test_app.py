@@ -157,7 +157,8 @@ def test_counters_add_up(server: Any) -> None:
 
 
 def test_other_sites_names_do_not_lead_here(server: Any) -> None:
-    assert server.get("/tasks", Host="evil.example:80")[0] == 403
+    status, told = server.get("/tasks", Host="evil.example:80")
+    assert status == 403 and "such as Host: localhost. Give it keys (--keys), or" in told["error"]["message"]
     assert server.get("/tasks", Host=f"localhost:{server.port}")[0] == 200
 
 

@@ -1,5 +1,6 @@
 """Settings, their flags and their environment variables."""
 
+import socket
 import subprocess
 import sys
 from dataclasses import fields
@@ -10,6 +11,7 @@ import typer
 
 from onepass.cli.app import app
 from onepass.errors import ConfigError
+from onepass.server.run import listen_on
 from onepass.server.settings import Settings
 
 
@@ -58,3 +60,11 @@ print(resource.getrlimit(resource.RLIMIT_NOFILE)[0], settings.max_connections)
     assert found.stdout.split() == [str(allowed), str(connections)]
     told = f"{allowed} files may be open here (ulimit -n): --max-connections is {connections}."
     assert (told in found.stderr) == (connections < 200)
+
+
+@pytest.mark.parametrize(("host", "flag"), [("192.0.2.1", "--host"), ("", "--port")])
+def test_what_cannot_be_listened_on_is_told_with_what_to_change(host: str, flag: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        given = Settings(host=host or "127.0.0.1", port=taken.getsockname()[1])
+        with pytest.raises(ConfigError, match=f"^Cannot listen on .*Choose another with {flag}.$"):
+            listen_on(given)

@@ -184,7 +184,8 @@ class Guard:
 
         try:
             if not self._knows_host(scope):
-                refused = Refused(403, "host", "This server answers to the name of this machine only.")
+                words = "Without keys a server answers to names of its own machine only, such as Host: localhost."
+                refused = Refused(403, "host", f"{words} Give it keys (--keys), or let the proxy send such a name.")
                 await refused.reply(scope["path"])(scope, receive, sending)
             elif direct:
                 request = Request(scope, receive)

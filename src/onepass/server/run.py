@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import resource
@@ -60,7 +61,7 @@ def serve(folder: Path, settings: Settings, say: Callable[[str], None]) -> None:
     _check_moderation(settings.moderation, describe(folder)["tasks"])
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     prompt()
-    with _listen(settings) as listener:
+    with listen_on(settings) as listener:
         asyncio.run(_serve(folder, settings, keys, admin_keys, listener, say))
 
 
@@ -89,15 +90,18 @@ def _check_moderation(text: str, tasks: list[dict[str, Any]]) -> None:
         raise ConfigError(listed(faults))
 
 
-def _listen(settings: Settings) -> socket.socket:
+def listen_on(settings: Settings) -> socket.socket:
+    """A socket at the address that is set; connections come when uvicorn listens on it."""
     try:
         info = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listener = socket.socket(info[0], info[1])
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(info[4])
     except OSError as error:
+        of_the_host = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
+        advice = f"Choose another with --{'host' if of_the_host else 'port'}."
         raise ConfigError(
-            f"Cannot listen on {settings.host}, port {settings.port}: {error.strerror}. Choose another with --port."
+            f"Cannot listen on {settings.host}, port {settings.port}: {error.strerror}. {advice}"
         ) from error
     return listener
 
