@@ -15,8 +15,13 @@ class Ending:
     """A pool whose workers end at once."""
 
     batcher = None
+    serving = False
 
-    def command(self, descriptor: int) -> list[str]:
+    @property
+    def launch(self) -> "Ending":
+        return self
+
+    def worker(self, descriptor: int, gently: bool) -> list[str]:
         return [sys.executable, "-c", ""]
 
     def environment(self) -> dict[str, str]:
@@ -56,7 +61,7 @@ def test_a_worker_that_cannot_be_started_says_why(what: str, monkeypatch: pytest
     class Missing(Ending):
         over = False
 
-        def command(self, descriptor: int) -> list[str]:
+        def worker(self, descriptor: int, gently: bool) -> list[str]:
             raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
 
         def ended(self, worker: Worker) -> None:
@@ -65,7 +70,7 @@ def test_a_worker_that_cannot_be_started_says_why(what: str, monkeypatch: pytest
     async def told(pool: Missing) -> str:
         worker = Worker(pool)  # type: ignore[arg-type]
         if what == "socket":
-            monkeypatch.setattr(socket, "socketpair", lambda: pool.command(0))
+            monkeypatch.setattr(socket, "socketpair", lambda: pool.worker(0, False))
         await worker.run()
         monkeypatch.undo()
         return str(worker.facts.exception())

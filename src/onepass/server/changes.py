@@ -171,7 +171,8 @@ class Changes:
 
     async def _change(self, job: Job, facts: dict[str, Any]) -> None:
         """Let a process of its own change the folder."""
-        nice = self.pool.settings.change_nice  # if so, on half of the cores
+        nice, launch = self.pool.settings.change_nice, self.pool.launch
+        threads = max(1, launch.threads // (2 if nice else 1))  # on half of the cores
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -179,7 +180,7 @@ class Changes:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env=self.pool.environment() | {"OMP_NUM_THREADS": str(max(1, self.pool.threads // (2 if nice else 1)))},
+            env=launch.environment() | {"OMP_NUM_THREADS": str(threads)},
             process_group=0,
         )
         let_give_way(process.pid, nice)

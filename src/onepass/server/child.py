@@ -89,10 +89,10 @@ class Worker:
             ours, theirs = socket.socketpair()
             with theirs:
                 self.process = await asyncio.create_subprocess_exec(
-                    *self.pool.command(theirs.fileno()),
+                    *self.pool.launch.worker(theirs.fileno(), self.pool.serving),
                     pass_fds=[theirs.fileno()],
                     stdin=asyncio.subprocess.DEVNULL,
-                    env=self.pool.environment(),
+                    env=self.pool.launch.environment(),
                     process_group=0,  # Ctrl-C in a terminal is the server's to handle
                 )
             reader, self.writer = await asyncio.open_connection(sock=ours)

@@ -9,10 +9,7 @@ leave the old version for the new one before it takes over, and the others after
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,20 +22,13 @@ from onepass.server.batcher import Batcher
 from onepass.server.child import Generation, Worker
 from onepass.server.folder import revision_of
 from onepass.server.follower import Follower
-from onepass.server.priority import CORES
+from onepass.server.launch import Launch
 from onepass.server.replies import Refused
 
 if TYPE_CHECKING:
     from onepass.server.settings import Settings
 
 log = logging.getLogger(__name__)
-MEMORY = {
-    "MALLOC_ARENA_MAX": "1",
-    "MALLOC_MMAP_THRESHOLD_": str(4 * 2**20),
-    "MALLOC_TRIM_THRESHOLD_": str(64 * 2**20),
-}
-"""For glibc: with an arena for each thread, and blocks of any size in them, what is freed between two versions lay in
-ever new pieces. Smaller blocks of their own would cost a tenth of the speed in large batches, these 0 to 2 %."""
 TICK_S, PROBE_S, FRESH_S = 0.1, 1.0, 5.0
 RETIRED = "a newer version took over"
 REST_S = 5.0  # that a change waits for a worker that has the version before
@@ -51,6 +41,7 @@ class Pool:
 
     def __init__(self, folder: Path, settings: Settings, batcher: Batcher):
         self.folder, self.settings, self.batcher = folder, settings, batcher
+        self.launch = Launch(folder, settings)
         self.current: Generation | None = None
         self.starting: set[Worker] = set()
         self.spare: Worker | None = None
@@ -79,24 +70,6 @@ class Pool:
         self.made: str | None = None
         """The revision that the change under way made of the folder, once it has"""
 
-    def command(self, descriptor: int) -> list[str]:
-        options = json.dumps(
-            {
-                "abstain_below": self.settings.abstain_below,
-                "threads": self.threads,
-                "device": self.settings.device,
-            }
-        )
-        return [
-            sys.executable,
-            "-m",
-            "onepass.server.start_worker",
-            str(descriptor),
-            str(self.folder),
-            options,
-            *["gently"] * self.serving,
-        ]
-
     @property
     def replacing(self) -> bool:
         """Whether another version is on its way."""
@@ -106,16 +79,6 @@ class Pool:
     def serving(self) -> bool:
         """Whether a worker answers, so that others have time to load."""
         return self.current is not None and any(worker.ready for worker in self.current.workers)
-
-    @property
-    def threads(self) -> int:
-        """Threads of a worker."""
-        return self.settings.threads or max(1, (len(CORES) or os.cpu_count() or 1) // self.settings.workers)
-
-    def environment(self) -> dict[str, str]:
-        """Of workers and of those that change the folder."""
-        quiet = {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
-        return MEMORY | os.environ | quiet | {"OMP_NUM_THREADS": str(self.threads)}
 
     def spawn(self, coroutine: Any) -> asyncio.Task[Any]:
         task = asyncio.create_task(coroutine)
