@@ -173,6 +173,22 @@ def test_a_file_of_another_encoding_is_told(page: Any, tmp_path: Path) -> None:
     sync_api.expect(page.locator("#problem")).to_contain_text("mails.csv is not UTF-8")
 
 
+def test_a_file_that_was_mended_can_be_chosen_again(page: Any, tmp_path: Path) -> None:
+    source = tmp_path / "mails.csv"
+    page.get_by_role("tab", name="File").click()
+    for text, place, told in (
+        ('text\n"late goal\n', "#problem", "a quote is opened here"),
+        ('text\n"late goal"\n', "#file-state", "1 rows"),
+    ):
+        source.write_text(text)
+        with page.expect_file_chooser() as chooser:
+            page.locator("#csv").click()
+        chooser.value.set_files(source)
+        sync_api.expect(page.locator(place)).to_contain_text(told)
+    page.get_by_role("button", name="Label all rows").click()
+    page.locator("#download").wait_for()
+
+
 def test_the_page_and_the_command_line_cut_a_file_alike(page: Any, tmp_path: Path) -> None:
     read = "async (text) => { const { parse } = await import('/page/csv.js'); return parse(text).header; }"
     for text, header in (

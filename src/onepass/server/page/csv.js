@@ -3,8 +3,9 @@
 import { Problem } from "./api.js";
 
 export async function read(file) {
+  const bytes = await file.arrayBuffer().catch(() => { throw new Problem(0, `${file.name} cannot be read. If it was changed, choose it again.`); });
   try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch {
     throw new Problem(0, `${file.name} is not UTF-8, and its letters would come out wrong. Save it as UTF-8 and choose it again.`);
   }

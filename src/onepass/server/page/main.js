@@ -151,6 +151,9 @@ $("only-changed").addEventListener("change", () => {
 
 // --- a file --------------------------------------------------------------------------------------------------------
 
+// A file that was mended is often chosen again: a browser says nothing of that if its name is the one that is there.
+for (const id of ["csv", "rows-file"]) $(id).addEventListener("click", () => { $(id).value = ""; });
+
 let table = null, stopping = null;
 const CHUNK = 32;
 
