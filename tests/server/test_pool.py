@@ -203,7 +203,7 @@ def test_a_worker_without_an_answer_for_a_while_is_asked_a_text_of_our_own_also_
         pool.batcher.generations.append(generation)
         worker.generation, worker.writer = generation, SimpleNamespace(write=sent.append)  # type: ignore[assignment]
         item: Any = SimpleNamespace(ask=SimpleNamespace(over=False))
-        worker.batches.append(Batch(1, [item], 8, time.monotonic()))
+        worker.batches.append(Batch(1, [item], 8))
         worker.forward = worker.running_since = time.monotonic()
         pool._look(time.monotonic())
         assert not sent

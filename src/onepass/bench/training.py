@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 STEPS, ROWS, TOKENS = 12, 32, 24
 
 
-def cost_per_row(method: str, tasks: Sequence[int]) -> dict[str, Any]:
+def cost_per_row(method: str, tasks: Sequence[int], encoder: str = "embedded", steps: int = STEPS) -> dict[str, Any]:
     """Time of a training step, by number of tasks, on the same random rows; models take turns step by step.
 
     Every row asks a task drawn at random, as in a mixed batch of equally large tasks.
     """
     import numpy as np
 
-    trainers = {count: _trainer(method, count, np.random.default_rng(0)) for count in tasks}
+    trainers = {count: _trainer(method, count, encoder, np.random.default_rng(0)) for count in tasks}
     times: dict[int, list[float]] = {count: [] for count in tasks}
-    for step in range(STEPS + 2):
+    for step in range(steps + 2):
         for count, run in trainers.items():
             start = time.perf_counter()
             run(step)
@@ -40,14 +40,14 @@ def cost_per_row(method: str, tasks: Sequence[int]) -> dict[str, Any]:
     first = medians[tasks[0]]
     return {
         "method": method,
-        "steps": STEPS,
+        "steps": steps,
         "rows_a_step": ROWS,
         "tokens_a_row": TOKENS,
         "rows": [{"tasks": count, "ms_a_row": ms, "ratio": ms / first} for count, ms in medians.items()],
     }
 
 
-def _trainer(method: str, num_tasks: int, generator: Generator) -> Callable[[int], None]:
+def _trainer(method: str, num_tasks: int, source: str, generator: Generator) -> Callable[[int], None]:
     """A function that makes one training step of a new model with so many two-label tasks."""
     import numpy as np
 
@@ -65,8 +65,8 @@ def _trainer(method: str, num_tasks: int, generator: Generator) -> Callable[[int
     from onepass.training.sets import TaskSet
 
     choice = _choice(method, num_tasks)
-    encoder, tokenizer = load_encoder("embedded")
-    model = Model(make_method(choice.name, encoder, choice.options), tokenizer, choice, "embedded")
+    encoder, tokenizer = load_encoder(source)
+    model = Model(make_method(choice.name, encoder, choice.options), tokenizer, choice, source)
     options, sets = TrainOptions(device="cpu"), []
     rows = STEPS * ROWS
     for number in range(num_tasks):
