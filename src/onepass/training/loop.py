@@ -37,6 +37,7 @@ from onepass.training.evaluation import all_logits, is_answer, score_decisions, 
 from onepass.training.findings import findings_of
 from onepass.training.history import history_record, spoken
 from onepass.training.losses import TaskLosses
+from onepass.training.memory import EVERY, give_back
 from onepass.training.objective import Objective
 from onepass.training.optimizer import make_optimizer, rate_at, set_rates
 from onepass.training.options import TrainOptions, sampler_of
@@ -80,7 +81,7 @@ class Trainer:
         self.texts: dict[int, TextCache] = {}
         """What a stage on cached texts has of each task's rows"""
         self.skipped = 0
-        self.tokens, self.seconds = 0, 0.0
+        self.steps, self.tokens, self.seconds = 0, 0, 0.0
         self.begun, self.teachers_s, self.earlier_s = 0.0, 0.0, 0.0
         """When this run began; the seconds of its teachers, and of the run that it goes on from"""
         self.sampler = sampler_of(options.sampler)
@@ -286,6 +287,9 @@ class Trainer:
         state.skipped_in_a_row = 0 if ok else state.skipped_in_a_row + 1
         if state.skipped_in_a_row == MOST_SKIPPED_IN_A_ROW:
             raise self.diverged(rows)
+        self.steps += 1
+        if self.steps % EVERY == 0 and self.accelerator.device.type == "cpu":
+            give_back()
 
     def has_no_partners(self, batch: int, batches: int) -> bool:
         """Whether a batch is one of the epoch's last, of too few rows for all processes: they would wait for ever."""
