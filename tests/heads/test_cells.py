@@ -17,6 +17,8 @@ def test_a_list_that_python_wrote_is_read_back(cells: list[Any]) -> None:
     assert repr(written_list(str(cells))) == repr(cells)
 
 
-@pytest.mark.parametrize("cell", ["['a' 'b']", "[nan, 'a']", "[a]", "['a'", "[AP] 'late'", f"[{'-' * 100_000}1]"])
+@pytest.mark.parametrize(
+    "cell", ["['a', 'b' 'c']", "['a''b']", "[nan, 'a']", "[a]", "['a'", "[AP] 'late'", f"[{'-' * 100_000}1]"]
+)
 def test_what_is_no_list_stays_a_text(cell: str) -> None:
     assert written_list(cell) is None

@@ -61,7 +61,7 @@ def test_a_given_separator_is_the_only_one() -> None:
     ("cell", "found"),
     [
         ('["joy", "love"', "has '[\"joy\", \"love\"', which does not parse, where labels are needed. Write them as"),
-        ("['joy' 'love']", "which does not parse"),
+        ("['joy', 'love", "which does not parse"),
         ("[joy]", "which does not parse"),
         ('{"joy": 1}', "which does not parse"),
         ("[" * 5000, "which does not parse"),

@@ -58,7 +58,7 @@ def independent_f1(answers: list[list[str]], targets: list[list[str]]) -> float:
         ({"tokens": ["in", "Rome"], "tags": ["O", ["B-place"]]}, "has a list where one label is needed"),
         ({"tokens": ["in", None], "tags": ["O", "O"]}, "has nothing among its words"),
         ({"tokens": ["in", {"w": 1}], "tags": ["O", "O"]}, "has an object among its words"),
-        ({"tokens": "in Rome", "tags": "['O' 'B-place']"}, "which does not parse, where tags are needed"),
+        ({"tokens": "in Rome", "tags": "['O', 'B-place'"}, "which does not parse, where tags are needed"),
     ],
 )
 def test_what_is_no_word_and_no_tag_is_refused(row: dict[str, Any], found: str) -> None:
@@ -74,6 +74,15 @@ def test_lists_as_pandas_writes_them_to_a_csv_file_are_lists() -> None:
     assert item is not None
     (text,) = item.sequences[0]
     assert [text[start:end] for _, start, end in item.marks] == ["in", "Rome", "it's", "10\xa0%"]
+
+
+def test_arrays_as_pandas_writes_them_to_a_csv_file_are_lists() -> None:
+    """It reads a list of a parquet file as an array, which has no commas and goes on in the next line."""
+    words = np.array(["in", "Rome", "it's"] * 10)
+    row = {"tokens": str(words), "tags": str(np.array(["O", "B-place", "O"] * 10))}
+    assert "\n" in row["tokens"] and KIND.target(row, TASK, TASK.labels).value.tolist() == [2, 0, 2] * 10
+    item = KIND.item(TASK, row)
+    assert item is not None and item.sequences[0] == (" ".join(words),)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from typing import Any
 _ITEM = r"""(?:'(?:[^'\\]|\\['"\\nrtxuU])*+'|"(?:[^"\\]|\\['"\\nrtxuU])*+"|[-+\w.]++)\s*+"""
 _PYTHON_ITEM = re.compile(_ITEM)
 _CONSTANTS = {"None": None, "True": True, "False": False}
-# ['a', 'b'] as pandas writes a list to a csv file; ['a' 'b'] of a numpy array would be read as one part, 'ab'.
-_PYTHON_LIST = re.compile(rf"\[\s*(?:{_ITEM}(?:,\s*{_ITEM})*+)?\]")
+# ['a', 'b'] as pandas writes a list to a csv file, and ['a' 'b'] as it does a numpy array, which it reads of parquet.
+_PYTHON_LIST = re.compile(rf"\[\s*(?:{_ITEM}(?:,\s*{_ITEM})*+|{_ITEM}(?:(?<=\s){_ITEM})++)?\]")
 
 
 def listed_cell(cell: Any) -> list[Any]:
@@ -31,8 +31,8 @@ def listed_cell(cell: Any) -> list[Any]:
 def written_list(cell: str) -> list[Any] | None:
     """The list that a cell is as JSON or in Python; None for any other text, also if it begins with a bracket.
 
-    >>> [written_list(cell) for cell in ('["a", "b"]', "['a', 'b']", "[AP] Late goal", "a b")]
-    [['a', 'b'], ['a', 'b'], None, None]
+    >>> [written_list(cell) for cell in ('["a", "b"]', "['a', 'b']", "['a' 'b']", "[AP] Late goal", "a b")]
+    [['a', 'b'], ['a', 'b'], ['a', 'b'], None, None]
     """
     text = cell.strip()
     if not text.startswith("["):
