@@ -111,6 +111,21 @@ def test_sources_are_updated_added_and_removed_one_by_one(make_trainer: MakeTrai
         remove_source(model, sets, "tone", options)
 
 
+def test_an_updated_source_has_nothing_of_what_it_was(make_trainer: MakeTrainer) -> None:
+    found = []
+    for harm in (0.0, 1.0):
+        trainer = trained(make_trainer)
+        with torch.no_grad():
+            for parameter in (
+                *cast(TaskPrefixes, trainer.model.method).own(SAME).parameters(),
+                trainer.model.heads[SAME].bias,
+            ):
+                parameter.add_(harm)
+        update_source(trainer.model, list(trainer.sets), "same", trainer.options)
+        found.append(prefixes(trainer)[SAME])
+    assert torch.equal(*found)
+
+
 def test_numbers_of_an_updated_source_are_those_of_its_rows_now(make_trainer: MakeTrainer) -> None:
     trainer = trained(make_trainer)
     model, sets = trainer.model, list(trainer.sets)

@@ -102,8 +102,13 @@ def add_source(model: Model, sets: Sequence[TaskSet], item: TaskSet, options: Tr
 
 def update_source(model: Model, sets: Sequence[TaskSet], name: str, options: TrainOptions) -> None:
     """Learn a source's prefix anew, on the rows that `sets` has of it now, and then all heads."""
-    source_numbers(model, [name])
+    (number,) = source_numbers(model, [name])
     check_rows(model, sets)
+    set_seed(options.seed)
+    # From a new start: rows that are there no more must have left nothing behind.
+    method = prefixes_of(model)
+    method.own(number).load_state_dict(method.new_task().state_dict())
+    model.heads[number].reset_parameters()  # type: ignore[operator]
     learn_source(model, sets, name, options)
     learn_heads(model, sets, options)
 
