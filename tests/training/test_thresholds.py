@@ -36,6 +36,8 @@ def test_a_threshold_is_chosen_on_a_file(loaded: Model, rows: Path):
     loaded.set_threshold("topic", {"target_precision": 0.9}, rows)
     assert "not reachable" in loaded.records[0]["thresholds"]["reached"][""]["reason"]
     assert loaded.predict("late goal", tasks=["topic"])["topic"].abstained
+    with pytest.raises(ConfigError, match=r"rows\.csv would not be read: .* 0\.5 is none to choose"):
+        loaded.set_threshold("topic", 0.5, rows)
     loaded.set_threshold("topic", None)
     assert not loaded.predict("late goal", tasks=["topic"])["topic"].abstained
     assert loaded.records[0]["version"] == 4 and "threshold" not in loaded.tasks[0].options

@@ -25,6 +25,11 @@ def set_thresholds(model: Model, names: Sequence[str] | None, value: Any, data: 
     validation rows.
     All faults are raised at once, with nothing changed. The versions of the tasks go up by one.
     """
+    if data is not None and not isinstance(value, dict):
+        raise ConfigError(
+            f"The rows of {data} would not be read: they are for choosing a threshold, and {value!r} is none to "
+            "choose. Leave them out, or give a rule, such as {'target_precision': 0.9}."
+        )
     numbers = [n for n in model.numbers(names) if names or "threshold" in options_of_kind(model.tasks[n].kind)]
     if not names and data is None and isinstance(value, dict):
         numbers = _with_rows(model, numbers)
