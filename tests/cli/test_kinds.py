@@ -223,7 +223,7 @@ BROKEN: dict[str, tuple[dict[str, Any], list[dict[str, Any]], dict[int, str]]] =
         {"kind": "multilabel", "text": "text", "label": "label"},
         [
             {"text": "a", "label": ["x"]},
-            {"text": "b", "label": "['x' 'y']"},
+            {"text": "b", "label": "['x', 'y'"},
             {"text": "c", "label": {"x": 1}},
         ],
         {2: "which does not parse, where labels are needed", 3: "where a list of labels is needed"},
