@@ -133,5 +133,11 @@ def test_the_command_writes_the_engine_and_the_file(make_folder: MakeFolder, tmp
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["onnx"]["files"] == [str(tmp_path / "news.onnx")]
     assert (folder / "engine" / "engine.json").is_file()
-    result = CliRunner().invoke(app, ["export", str(folder), "--onnx", str(tmp_path / "nowhere" / "news.onnx")])
-    assert result.exit_code == 2 and "there is no folder" in result.stderr
+
+
+def test_a_file_that_cannot_be_written_is_told_before_the_engine_is_built(make_folder: MakeFolder, tmp_path: Path):
+    folder = make_folder(exported=False)
+    for place, told in ((tmp_path / "nowhere" / "news.onnx", "there is no folder"), (tmp_path, "is a folder")):
+        result = CliRunner().invoke(app, ["export", str(folder), "--onnx", str(place)])
+        assert result.exit_code == 2 and told in result.stderr
+    assert not (folder / "engine").exists()

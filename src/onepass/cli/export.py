@@ -52,7 +52,9 @@ def export(
 
     listen(quiet=json)
     if onnx:
-        from onepass.engine.onnx_export import export_onnx  # says what is not installed before the work
+        from onepass.engine.onnx_export import check_place, export_onnx
+
+        check_place(onnx)
     found = export_model(folder, int8=int8, file=file, texts=calibrate)
     if onnx:
         found["onnx"] = export_onnx(folder, onnx)

@@ -57,14 +57,22 @@ class PaddedText(TextNodes):
         self._by_parts: dict[int, Node] = {}
 
 
+def check_place(file: str | Path) -> Path:
+    """Where a file is to be written, if it can be; known before the work is done."""
+    path = Path(file).expanduser()
+    if not path.parent.is_dir():
+        raise FolderError(f"{path} cannot be written: there is no folder {path.parent}. Make it, or choose another.")
+    if path.is_dir():
+        raise FolderError(f"{path} is a folder. Name a file, such as {path / 'model.onnx'}.")
+    return path
+
+
 def export_onnx(source: str | Path, file: str | Path) -> dict[str, Any]:
     """Write a model folder that has an engine as an ONNX file, too; returns what is known of it.
 
     Tasks that read single tokens are left out: what their heads read depends on the words of each text.
     """
-    path = Path(file).expanduser()
-    if not path.parent.is_dir():
-        raise FolderError(f"{path} cannot be written: there is no folder {path.parent}. Make it, or choose another.")
+    path = check_place(file)
     engine = Engine(source)
     if engine.precision != "fp32":
         engine = Engine(source, recipe=engine.recipe)
